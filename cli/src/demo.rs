@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The longest wait of `/sleep` and `/block`, shorter than the default handler timeout (60 s).
 const LONGEST_MS: u64 = 50_000;
 
-/// The demo's app.
+/// Returns the app of `highwire demo`.
 pub fn app() -> App {
     App::new()
         .get("/", || Response::html(include_str!("page.html")))
@@ -87,7 +87,7 @@ fn hex(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The response (400) to an upload that did not arrive completely.
+/// The response (400) to an upload whose body could not be read to its end.
 struct Failed(BodyError);
 
 impl IntoResponse for Failed {
@@ -96,7 +96,7 @@ impl IntoResponse for Failed {
     }
 }
 
-/// The size limit of a text field of `/form`.
+/// The size limit of a text field of `/form`, in bytes.
 const MOST_TEXT_BYTES: usize = 64 * 1024;
 
 /// One part of a form as `/form` reports it: the text itself, or a description of the file.

@@ -13,8 +13,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The most lines, and the most bytes of lines, that wait for the log thread.
+/// The largest number of messages that wait for the log thread. Most messages are lines.
 const WAITING_LINES: usize = 4096;
+/// The largest total size of the waiting lines.
 const WAITING_BYTES: usize = 1024 * 1024;
 
 /// The longest time that [`Log::flush`] waits for standard error, for example when the process ends.

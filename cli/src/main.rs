@@ -70,7 +70,7 @@ struct Serve {
     #[arg(long)]
     precompressed: bool,
 
-    /// Compress responses of media types such as text, JSON and SVG for clients that accept it.
+    /// Compress responses of media types such as text, JSON and SVG for clients that accept compression.
     #[arg(long)]
     compress: bool,
 
@@ -143,7 +143,7 @@ struct Running {
     engine: EngineName,
 
     /// How connections reach the workers. reuseport: the kernel spreads them over one queue per worker. handoff: one
-    /// thread accepts them and gives each to the worker with the fewest.
+    /// thread accepts connections and gives each to the worker with the fewest connections.
     #[arg(long, value_enum, default_value_t = BalanceName::Reuseport)]
     balance: BalanceName,
 
@@ -156,7 +156,7 @@ struct Running {
     pin: bool,
 
     /// Memory that the server may use for its peers, such as 64M or 2G. The default is half of the memory that the
-    /// process may use, or a quarter if that is less than 128M.
+    /// process may use, or a quarter if the process may use less than 128M.
     #[arg(long, value_name = "BYTES", value_parser = size)]
     memory: Option<usize>,
 
@@ -191,8 +191,8 @@ enum BalanceName {
     Handoff,
 }
 
-/// Parses a number of bytes with an optional suffix K, M or G (powers of 1,024). Without one, it must be at least 1
-/// MiB.
+/// Parses a number of bytes with an optional suffix K, M or G (powers of 1,024). Without a suffix, the number must be
+/// at least 1 MiB.
 fn size(text: &str) -> Result<usize, String> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
@@ -202,7 +202,7 @@ fn size(text: &str) -> Result<usize, String> {
     };
     let number: usize = digits.parse().map_err(|_| "expected a number of bytes, such as 64M or 2G".to_string())?;
     if shift == 0 && number < 1 << 20 {
-        // So few bytes are a mistake: the suffix is missing.
+        // Such a small number is probably a mistake, because the suffix is missing.
         return Err(format!("{digits} bytes are too few; write {digits}M for megabytes, {digits}G for gigabytes"));
     }
     number.checked_mul(1 << shift).ok_or_else(|| "the number of bytes is too large".to_string())
@@ -241,7 +241,8 @@ fn main() -> ExitCode {
     let action = Command::parse().action;
     let (Action::Demo(Demo { running }) | Action::Serve(Serve { running, .. })) = &action;
     let level = if running.quiet { LevelFilter::ERROR } else { LevelFilter::INFO };
-    // Before the first thread: glibc gives a thread its heap when the thread first allocates.
+    // Must run before the first thread starts, because glibc assigns a heap to a thread when the thread first
+    // allocates.
     highwire::server::share_heap();
     let log = match Log::start() {
         Ok(log) => log,

@@ -21,7 +21,7 @@ struct Answer {
     /// The status line and fields, in lower case.
     head: String,
     body: Vec<u8>,
-    /// The number of interim answers (1xx) before it.
+    /// The number of interim answers (1xx) before the final answer.
     interim: usize,
 }
 
@@ -90,7 +90,7 @@ fn curl_asks_every_route(engine: &str) {
         let expects = arguments.contains(&continues);
         assert_eq!(answer.interim, usize::from(expects), "{arguments:?} {path}: interim answers");
     }
-    // The texts of these bodies may change, so the test checks only that there is one.
+    // The texts of these bodies may change, so the test checks only that no body is empty.
     for (method, path, status, field) in [
         ("GET", "/", 200, "content-type: text/html"),
         ("GET", "/nothing/here", 404, ""),
@@ -107,7 +107,7 @@ fn curl_asks_every_route(engine: &str) {
     assert!(String::from_utf8_lossy(&page.body).contains("<title>Highwire demo</title>"), "the page has no title");
 }
 
-/// More than a handler takes whole (1 MiB), and no multiple of a buffer size.
+/// The size of an upload: more than a handler takes whole (1 MiB), and not a multiple of a buffer size.
 const UPLOAD_BYTES: usize = 5_000_011;
 
 fn curl_uploads(engine: &str) {
@@ -137,7 +137,8 @@ fn curl_uploads(engine: &str) {
         assert_eq!(answer.status, 200, "{arguments:?}");
         assert_eq!(String::from_utf8_lossy(&answer.body), expected, "{arguments:?}");
     }
-    // Too large for a handler that takes the body whole. A reset must not destroy the answer while curl still sends.
+    // The file is too large for a handler that takes the body whole. A reset must not destroy the answer while curl
+    // still sends.
     for arguments in [
         &["--data-binary", &at_file][..],
         &["--data-binary", &at_file, "--header", at_once],

@@ -22,7 +22,8 @@ fn under_strace(engine: &str, inject: &str) -> Option<Demo> {
     ]);
     command.args(["-e", &format!("inject={inject}"), HIGHWIRE, "demo", "--listen", "127.0.0.1:0", "--workers", "1"]);
     command.args(["--engine", engine]);
-    // For `uring` the harness would skip the test if there is no ring, but these tests refuse the ring on purpose.
+    // With `uring`, `Demo::of` would skip the test if io_uring is unavailable, but a test makes it unavailable on
+    // purpose.
     Demo::of(command, "readiness")
 }
 

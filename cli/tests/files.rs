@@ -207,7 +207,7 @@ fn what_is_not_in_the_caches_is_served_all_the_same(engine: &str) {
     }
     let check = |demo: &Demo| {
         for (name, length) in [("small", 5000), ("large", 3_000_000)] {
-            // Drops the file from the kernel's cache. Data must be on the disk for that; tmpfs ignores it.
+            // Drops the file from the kernel's cache, which needs the data on the disk. tmpfs ignores the request.
             let file = root.join(name).display().to_string();
             output(&dd, &[&format!("of={file}"), "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"]);
             let got = output(&curl, &["--silent", "--show-error", "--fail", &demo.url(&format!("/{name}"))]);

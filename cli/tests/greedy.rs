@@ -1,5 +1,5 @@
-//! Tests the promise about memory: in a process limited to the memory budget plus 64 MiB, no peer can kill the server,
-//! and well-behaved clients still get answers.
+//! Tests the promise about memory with many kinds of greedy clients: in a process limited to the memory budget plus
+//! 64 MiB, they do not kill the server, and a well-behaved client still gets answers.
 //!
 //! Needs a real kernel, which enforces the limit and provides the socket buffers that fill up.
 #![cfg(target_os = "linux")]
@@ -22,35 +22,39 @@ const BUDGET_MIB: usize = 64;
 /// Address space that the process may use in addition, in MiB: code, stacks, rings and the allocator's reserve.
 const BESIDE_MIB: usize = 64;
 
-/// Greedy clients in each run. Each engine has two runs.
+/// The number of greedy clients in each run. Each engine has two runs.
 const CLIENTS: usize = 2500;
 
-/// Threads that play clients, and clients that each has open at the same time: together well below 1,024, the usual
-/// limit of descriptors.
+/// The number of threads that play clients.
 const THREADS: usize = 4;
+/// The largest number of clients that a thread has open at a time. All threads together have far fewer clients than
+/// 1,024, the usual limit of descriptors.
 const CLIENTS_A_THREAD: usize = 50;
 
 /// The number of times that a client sends as much as it can before it leaves.
 const ROUNDS: usize = 12;
 
-/// How long a client waits for an answer in its round. This makes the clients slow.
+/// How long one client of a batch waits for received bytes in each round, which makes all clients of the batch slow.
 const GLANCE: Duration = Duration::from_millis(3);
 
-/// The most bytes that a client sends in large pieces and in small ones. A server built without optimization handles
-/// the thousands of small pieces in reasonable time.
+/// The number of bytes after which a client stops sending if it repeats a large unit.
 const LARGE_BYTES: usize = 4 * 1024 * 1024;
+/// The number of bytes after which a client stops sending if it repeats a small unit. A server built without
+/// optimization handles these thousands of units in reasonable time.
 const SMALL_BYTES: usize = 128 * 1024;
 
-/// How long the well-behaved client waits for an answer, and how long it retries if it is refused.
+/// How long the well-behaved client waits for received bytes.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How long the well-behaved client tries again if it is refused.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// How long the last connections may stay open after their clients are gone. Usually they close at once. But the kernel
-/// may not report the end of a connection that is reset while it sends (seen on 6.18; axboe/liburing#1549 is similar).
-/// Then only a timeout closes it, which takes up to 20 s for a body.
+/// How long the last connections may stay open after their clients are gone. The server usually closes them at once.
+/// However, the kernel may not report the end of a connection that is reset while the server sends (seen on 6.18;
+/// axboe/liburing#1549 is similar). In this case only a timeout closes the connection, which takes up to 20 s for a
+/// body.
 const RELEASE: Duration = Duration::from_secs(25);
 
-/// How often the test counts descriptors at the start; the least count is the baseline.
+/// How often the test counts descriptors at the start. The smallest count is the baseline.
 const LOOKS: usize = 50;
 
 /// A kind of greedy client: the bytes it sends first, the bytes it then repeats, and how it ends.
@@ -185,7 +189,7 @@ impl Client {
         Some(Client { stream, greed, again, sent: 0, is_open: true })
     }
 
-    /// Sends until the socket buffer is full or the client's limit is reached.
+    /// Sends until the socket buffer is full, the client has no more to send, or a write fails.
     fn send(&mut self) {
         let most = if self.greed.again.len() < LETTERS.len() { SMALL_BYTES } else { LARGE_BYTES };
         while self.is_open && self.sent < most {
@@ -225,8 +229,8 @@ impl Client {
     }
 }
 
-/// Plays [`CLIENTS_A_THREAD`] clients at a time until all have been played or the test has failed. Each batch ends with
-/// a normal request, so that the next one does not only fill the kernel's accept queue.
+/// Plays a batch of up to [`CLIENTS_A_THREAD`] clients at a time until all batches have been played or the test has
+/// failed. Each batch ends with a normal request, so that the next batch does not only fill the kernel's accept queue.
 fn play(address: &SocketAddr, next: &AtomicUsize, played: &[AtomicUsize], gone: &AtomicBool) {
     while !gone.load(Ordering::Relaxed) {
         let first = next.fetch_add(CLIENTS_A_THREAD, Ordering::Relaxed);
@@ -251,7 +255,7 @@ fn play(address: &SocketAddr, next: &AtomicUsize, played: &[AtomicUsize], gone: 
             client.end();
         }
         drop(clients);
-        // `insist` checks answers; this request only waits.
+        // The result is ignored, because `insist` checks answers. This request only waits.
         let _ = hello(address);
     }
 }
@@ -266,7 +270,8 @@ fn hello(address: &SocketAddr) -> std::io::Result<String> {
     Ok(answer)
 }
 
-/// Repeats a request until it is answered 200. Returns how often it was refused, answered 503 or cut off before.
+/// Repeats a request until it is answered 200. Returns how often it was refused, answered 503 or cut off before that.
+/// Panics if that takes longer than [`RETRY`], or if the answer is another one.
 fn insist(demo: &mut Demo, address: &SocketAddr) -> usize {
     let end = Instant::now() + RETRY;
     for refused in 0.. {
@@ -323,7 +328,7 @@ fn survive(engine: &str, descriptors: usize) {
         for _ in 0..THREADS {
             scope.spawn(|| play(&address, &next, &played, &gone));
         }
-        // If an assertion fails here, the threads must stop too: `scope` waits for them.
+        // If an assertion fails here, the threads must stop too, because `scope` waits for them.
         let watched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             while answers == 0 || next.load(Ordering::Relaxed) < CLIENTS {
                 refused += insist(&mut demo, &address);
@@ -358,7 +363,8 @@ fn survive(engine: &str, descriptors: usize) {
     assert!(!demo.log().contains("panicked"), "{engine}: {}", demo.said());
 }
 
-/// Fewer descriptors than clients: most clients wait in the accept queue, and each accepted client can use much memory.
+/// The server has fewer descriptors than clients, so most clients wait in the accept queue, and each accepted client
+/// can use much memory.
 #[test]
 fn uring_with_few_descriptors() {
     survive("uring", 64);
@@ -369,7 +375,7 @@ fn readiness_with_few_descriptors() {
     survive("readiness", 64);
 }
 
-/// More descriptors than clients: the server accepts all of them, and together they demand more than the budget.
+/// The server has more descriptors than clients, so it accepts all of them. Together they demand more than the budget.
 #[test]
 fn uring_with_many_descriptors() {
     survive("uring", 1024);

@@ -86,7 +86,7 @@ fn curl_asks_every_route(engine: &str) {
             assert!(!head.contains(field), "{path}: a field of HTTP/1 in\n{head}");
         }
     }
-    // The texts of these bodies may change, so the test checks only that there is one.
+    // The texts of these bodies may change, so the test checks only that no body is empty.
     for (method, path, status, field) in [
         ("GET", "/", 200, "content-type: text/html"),
         ("GET", "/nothing/here", 404, ""),
@@ -101,7 +101,7 @@ fn curl_asks_every_route(engine: &str) {
     }
 }
 
-/// No multiple of a buffer size.
+/// The size of an upload, which is not a multiple of a buffer size.
 const UPLOAD_BYTES: usize = 50_000_011;
 
 fn curl_uploads_and_downloads(engine: &str) {
@@ -124,7 +124,8 @@ fn curl_uploads_and_downloads(engine: &str) {
         let answer = output_text(&program, &[&fixed[..], arguments, &[&demo.url("/upload")]].concat());
         assert_eq!(answer, expected, "{arguments:?}");
     }
-    // Too large for a handler that takes the body whole. A reset must not destroy the answer while curl still sends.
+    // The file is too large for a handler that takes the body whole. A reset must not destroy the answer while curl
+    // still sends.
     let (head, _) = curl(&program, &["--data-binary", &at_file, &demo.url("/body")]);
     assert!(head.starts_with("http/2 413 "), "{head}");
     let counts = ["--output", "/dev/null", "--write-out", "%{http_code} %{http_version} %{size_download}"];
@@ -165,14 +166,14 @@ fn nghttp(engine: &str) {
             arguments.extend(urls.iter().map(String::as_str));
             let report = output_text(&program, &arguments);
             for (path, status) in paths {
-                // Columns: number, three times, status, size, path.
+                // The columns are a number, three times, the status, the size and the path.
                 let line = report.lines().find(|line| line.ends_with(&format!(" {path}")));
                 let line = line.unwrap_or_else(|| panic!("{root}{path} was not answered:\n{report}"));
                 let words: Vec<&str> = line.split_whitespace().collect();
                 assert_eq!(words.get(4), Some(&status.to_string().as_str()), "{root}{path}:\n{report}");
             }
         }
-        // The same upload on five streams at the same time.
+        // Sends the same upload on five streams at the same time.
         let url = format!("{root}/body");
         let came = output(&program, &["-H", ":method: POST", "-d", &file, "-m", "5", &url]);
         assert!(came == "x".repeat(5 * 700_000).as_bytes(), "{url}: {} bytes came back", came.len());
@@ -293,7 +294,7 @@ func main() {
 
 fn go(engine: &str) {
     let Some(program) = program(&["go"]) else { return };
-    // Go 1.24 is the first whose standard library supports cleartext HTTP/2.
+    // Go 1.24 is the first version whose standard library supports cleartext HTTP/2.
     let version = output_text(&program, &["env", "GOVERSION"]);
     let minor = version.trim().strip_prefix("go1.").and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
     if minor.is_none_or(|minor| minor < 24) {

@@ -1,4 +1,4 @@
-//! Tests that a full or closed standard error loses log lines only: the demo still answers requests and still ends.
+//! Tests the demo with a full or closed standard error. It loses log lines, but still answers requests and still ends.
 #![cfg(unix)]
 
 mod demo;
@@ -32,7 +32,7 @@ fn stop(mut child: Child) -> ExitStatus {
     if !has_ended {
         child.kill().expect("a process");
     }
-    status.expect("SIGTERM ends it")
+    status.expect("the demo ends after SIGTERM")
 }
 
 /// Causes more log lines than the pipe and the queue hold: 2,500 requests of 3 KB each.
@@ -50,7 +50,7 @@ fn a_full_pipe_costs_lines_only() {
         fill(&address);
         assert!(stop(child).success(), "{engine}");
         let mut kept = String::new();
-        log.read_to_string(&mut kept).expect("what the pipe held");
+        log.read_to_string(&mut kept).expect("the bytes in the pipe");
         assert!(kept.contains("target=\"/hello?aaa"), "{engine}: {kept}");
     }
 }

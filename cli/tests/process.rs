@@ -122,8 +122,8 @@ fn processes_share_a_port_when_asked_to() {
         let address = first.addresses[0].clone();
         let other = ["--listen", &address, "--share-port", "--workers", "1"];
         let Some(mut second) = Demo::start(engine, &other) else { continue };
-        // The kernel chooses a process by a hash of the client's port. All 64 reach the same one with a probability of
-        // 2^-63.
+        // The kernel chooses a process by a hash of the client's port. The probability that all 64 connections reach
+        // the same process is 2^-63.
         for _ in 0..64 {
             get(&address, "/hello").expect("an answer");
         }
@@ -134,14 +134,14 @@ fn processes_share_a_port_when_asked_to() {
         }
         second.terminate();
         assert!(second.wait().success(), "{engine}: {}", second.log());
-        // At its start each process was sent one more request, which either process may have answered.
+        // `Demo::start` sent one more request for each process, which either process may have answered.
         let (one, two) = (accepted(&first.log()), accepted(&second.log()));
         assert!(one > 2 && two > 10, "{engine}: {one} and {two}");
         assert_eq!(one + two, 2 + 64 + 8, "{engine}: some connections were lost");
     }
 }
 
-/// Returns a connection whose request for `/sleep` is in progress: the server has answered the request before it, which
+/// Returns a connection whose request for `/sleep` is in progress. The server has answered the previous request, which
 /// was in the same packet.
 fn sleeping(address: &str, milliseconds: u32) -> TcpStream {
     greeted(address, &format!("GET /sleep?ms={milliseconds} HTTP/1.1\r\nHost: {address}\r\n\r\n"))
@@ -188,7 +188,7 @@ fn the_first_sigterm_lets_what_is_under_way_finish() {
 fn the_second_sigterm_ends_at_once() {
     for engine in ENGINES {
         let Some(mut demo) = Demo::start(engine, &["--listen", "127.0.0.1:0"]) else { continue };
-        // Longer than `wait` waits, so that the process cannot end because the request is finished.
+        // The request takes longer than `wait` waits, so the process cannot end because the request is finished.
         let mut stream = sleeping(&demo.addresses[0], 50_000);
         demo.terminate();
         demo.check_alive();
@@ -240,6 +240,6 @@ fn a_unix_socket_that_was_left_behind_is_taken_over_and_one_in_use_is_not() {
         demo.terminate();
         assert!(demo.wait().success(), "{engine}: {}", demo.log());
     }
-    // Removes the file if a failed step left it.
+    // Removes the file if it still exists, for example because an engine is unavailable.
     let _ = std::fs::remove_file(&path);
 }

@@ -22,7 +22,7 @@ on_every_engine! {
      curl_shows_its_certificate, curl_looks_at_ours, h2load_over_http1, node_over_http1, httpx, chromium]
 }
 
-/// Options for curl, and the version in the answer. The server answers HTTP/1.0 requests with its own version, 1.1
+/// Options for curl, and the HTTP version of the answer. The server answers HTTP/1.0 requests with its own version, 1.1
 /// (RFC 9110 section 6.2).
 const WAYS: &[(&[&str], &str)] = &[
     (&["--http1.0", "--tls-max", "1.2"], "1.1"),
@@ -81,7 +81,7 @@ fn curl_speaks_each_version_and_protocol(engine: &str) {
     }
 }
 
-/// No multiple of the size of a buffer or a TLS record.
+/// The size of an upload, which is not a multiple of the size of a buffer or a TLS record.
 const UPLOAD_BYTES: usize = 5_000_011;
 
 fn curl_uploads_and_downloads(engine: &str) {
@@ -102,8 +102,8 @@ fn curl_uploads_and_downloads(engine: &str) {
         let upload = ["--data-binary", &at_file, &demo.tls_url("/upload")];
         let answer = ask(&program, &site, &[way, &upload[..]].concat());
         assert_eq!(answer, expected, "{way:?}");
-        // Too large for a handler that takes the body whole. A reset must not destroy the answer while curl still
-        // sends.
+        // The upload is too large for a handler that takes the body whole. A reset must not destroy the answer while
+        // curl still sends.
         let counts = ["--output", "/dev/null", "--write-out", "%{http_code} %{http_version} %{size_download}"];
         let rejected = ["--data-binary", &at_file, &demo.tls_url("/body")];
         let counted = ask(&program, &site, &[way, &counts[..], &rejected].concat());
@@ -144,11 +144,11 @@ fn curl_shows_its_certificate(engine: &str) {
         ("a certificate of the authority", show("good", &clients.issue(&["client"])).to_vec(), Ok("Hello, World!")),
         ("no certificate", Vec::new(), Err(["certificate required", "handshake failure"])),
         ("one of another authority", show("bad", &other.issue(&["client"])).to_vec(), Err(["unknown ca"; 2])),
-        // curl may describe that alert in its own words.
+        // curl may describe the alert `certificate expired` in its own words.
         ("one that is expired", show("late", &expired).to_vec(), Err(["certificate expired", "verification failed"])),
     ];
     let (ca, url) = (site.file("ca.pem"), demo.tls_url("/hello"));
-    // The first case again at the end: refused clients must not affect the others.
+    // The first case runs again at the end, because refused clients must not affect other clients.
     for (what, shown, expected) in cases.iter().chain(&cases[..1]) {
         for (way, _) in &WAYS[2..6] {
             let mut arguments = vec!["--silent", "--show-error", "--max-time", "60", "--cacert", &ca, &url];

@@ -1,5 +1,5 @@
-//! Tests what the TLS port offers and refuses, as a scanner does: with handmade hellos that no current library sends,
-//! and with openssl's client, which also requests a page.
+//! Tests what the TLS port offers and refuses, as a scanner does: with handmade hellos, whose content libraries would
+//! not send, and with openssl's client, which also requests a page.
 //!
 //! Needs a real kernel, because openssl is a separate program.
 #![cfg(unix)]
@@ -36,8 +36,8 @@ fn start(engine: &str) -> Option<(Site, Demo)> {
     Some((site, demo))
 }
 
-/// Sends hellos, each without the values that the server chose before, until the server refuses. Returns its choices in
-/// order.
+/// Sends hellos, each without the values that the server has already chosen, until the server refuses. Returns the
+/// server's choices in order.
 fn choices(demo: &Demo, mut all: Vec<u16>, hello: impl Fn(&[u16]) -> Hello, choice: fn(&Offer) -> u16) -> Vec<u16> {
     let mut found = Vec::new();
     loop {
@@ -61,7 +61,7 @@ fn what_is_offered_is_this_and_no_more(engine: &str) {
     let Some((_site, demo)) = start(engine) else { return };
     let tls12 = |ciphers: &[u16]| Hello { ciphers: ciphers.to_vec(), ..Hello::tls12() };
     let tls13 = |ciphers: &[u16]| Hello { ciphers: ciphers.to_vec(), ..Hello::tls13() };
-    // All registered cipher suites, except the value that only signals secure renegotiation (RFC 5746).
+    // Ranges with all registered cipher suites, without the value that only signals secure renegotiation (RFC 5746).
     let all = (0..=0x01ff).chain(0xc000..=0xc1ff).chain(0xcc00..=0xccff).chain(0xd000..=0xd0ff);
     let all: Vec<u16> = all.filter(|suite| *suite != 0x00ff).collect();
     // ECDHE with AES-128-GCM, AES-256-GCM and ChaCha20-Poly1305, for each signature type.
@@ -72,7 +72,7 @@ fn what_is_offered_is_this_and_no_more(engine: &str) {
     let backwards = all.iter().rev().copied().chain((0x1300..=0x13ff).rev()).collect();
     assert_eq!(choices(&demo, backwards, tls13, |offer| offer.cipher), [0x1303, 0x1302, 0x1301]);
 
-    // Curves and finite-field groups of RFC 8446, the curves of RFC 8422 that it retired, and hybrid groups.
+    // Curves and finite-field groups of RFC 8446, older curves of RFC 8422, and hybrid groups.
     let groups = (1..=0x0030).chain(0x0100..=0x0104).chain(0x0200..=0x0206).chain(0x11eb..=0x11ee).chain([0x6399]);
     let groups: Vec<u16> = groups.collect();
     let tls12 = |groups: &[u16]| Hello { groups: groups.to_vec(), ..Hello::tls12() };
@@ -261,7 +261,7 @@ fn openssl_resumes_its_sessions(engine: &str) {
         let kept = site.file(&format!("session-{version}"));
         let (_, said) = openssl(&program, &site, &demo, &[flag, "-sess_out", &kept]);
         assert!(said.contains(&format!("New, {version}, ")) && said.contains("Hello, World!"), "{said}");
-        // Each connection resumes with the ticket of the one before. Workers accept each other's tickets.
+        // Each connection resumes with the ticket of the previous connection. Workers accept each other's tickets.
         for _ in 0..8 {
             let (_, said) = openssl(&program, &site, &demo, &[flag, "-sess_in", &kept, "-sess_out", &kept]);
             assert!(said.contains(&format!("Reused, {version}, ")) && said.contains("Hello, World!"), "{said}");
@@ -269,7 +269,7 @@ fn openssl_resumes_its_sessions(engine: &str) {
         // The server never accepts early data, which could be replayed.
         let (_, said) = openssl(&program, &site, &demo, &[flag, "-sess_in", &kept]);
         assert!(!said.contains("Early data was accepted") && !said.contains("Max Early Data: 1"), "{said}");
-        // Another server process does not accept the ticket: it performs a full handshake and answers.
+        // Another server process does not accept the ticket. It performs a full handshake and answers.
         let Some(other) = site.start(engine, &[]) else { return };
         let (_, said) = openssl(&program, &site, &other, &[flag, "-sess_in", &kept]);
         assert!(said.contains(&format!("New, {version}, ")) && said.contains("Hello, World!"), "{said}");
@@ -279,8 +279,8 @@ fn openssl_resumes_its_sessions(engine: &str) {
 fn openssl_renews_keys_and_does_not_renegotiate(engine: &str) {
     let Some(program) = program(&["openssl"]) else { return };
     let Some((_site, demo)) = start(engine) else { return };
-    // s_client takes a first letter of its input as a command: R renegotiates, K updates the keys of both sides, k its
-    // own.
+    // s_client takes the first letter of a line as a command. R renegotiates, K updates the keys of both sides, and k
+    // updates the client's keys.
     for (version, order, said_first, answered) in [
         ("-tls1_2", "R\n", "RENEGOTIATING", false),
         ("-tls1_3", "K\n", "KEYUPDATE", true),
@@ -297,8 +297,8 @@ fn openssl_renews_keys_and_does_not_renegotiate(engine: &str) {
         while !complaint.ends_with(&format!("{said_first}\n")) {
             assert_ne!(errors.read_line(&mut complaint).expect("text"), 0, "{version} {order:?}: {complaint}");
         }
-        // Fails if the server refused and the client has ended. `input` stays open until the answer has been read,
-        // because the client ends at the end of its input.
+        // May fail if the server has refused, because the client may have ended. `input` stays open until the answer
+        // has been read, because the client ends at the end of its input.
         let _ = input.write_all(REQUEST);
         errors.read_to_string(&mut complaint).expect("text");
         drop(input);

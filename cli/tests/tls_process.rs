@@ -63,7 +63,7 @@ fn files_that_cannot_be_used_are_told() {
     cases.push((&more, needs.to_string()));
     let apart = "--engine threads cannot be combined with --tls-listen".to_string();
     cases.push((&["--tls-self-signed", "--engine", "threads"], apart.clone()));
-    // The command reports this before the invalid address: correcting that would not help.
+    // The command reports this before the invalid address, because a valid address would not help.
     cases.push((&["--engine", "threads", "--listen", "nonsense"], apart));
     for (arguments, expected) in cases {
         let mut command = Command::new(HIGHWIRE);
@@ -114,7 +114,7 @@ fn an_expired_certificate_is_served_with_a_warning(engine: &str) {
     get(&demo.addresses[0], "/hello").expect("an answer");
 }
 
-/// Returns the server's certificate on a connection.
+/// Returns the certificate that the server sent on a connection.
 fn shown(stream: &Stream) -> CertificateDer<'static> {
     stream.conn.peer_certificates().expect("a certificate")[0].clone()
 }
@@ -156,7 +156,7 @@ fn changed_files_serve_new_connections_and_old_ones_go_on(engine: &str) {
 
 fn sigterm_lets_http1_finish_and_says_so_in_tls(engine: &str) {
     let site = Site::new();
-    // One worker, which accepts in order: an answer on a later connection shows that it has accepted the earlier ones.
+    // The one worker accepts in order, so an answer on a later connection shows that it has accepted the earlier ones.
     let Some(mut demo) = site.start(engine, &["--workers", "1"]) else { return };
     let mut half = TcpStream::connect(&demo.tls_addresses[0]).expect("a connection");
     half.set_read_timeout(Some(PATIENCE)).expect("an option");
@@ -258,7 +258,7 @@ fn sigterm_lets_http2_finish_and_says_so_in_tls(engine: &str) {
     busy.get(1, "/sleep?ms=500");
     for client in [&mut idle, &mut busy] {
         assert_eq!(client.stream.conn.alpn_protocol(), Some(&b"h2"[..]));
-        // The answer shows that the server has received the frames sent before, too.
+        // The answer shows that the server has also received the earlier frames.
         client.greet();
     }
     demo.terminate();
@@ -281,7 +281,7 @@ fn sigterm_lets_http2_finish_and_says_so_in_tls(engine: &str) {
     assert!(demo.log().contains("0 exchanges cut short"), "{engine}: {}", demo.log());
 }
 
-/// Sends bytes over a new connection and reads to its end.
+/// Sends bytes over a new connection, and reads until the connection ends.
 fn exchange(address: &str, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&http1::exchange(http1::connect_within(address, PATIENCE), bytes)).into_owned()
 }
@@ -338,7 +338,7 @@ fn where_only_http2_is_spoken_http1_is_refused_with_or_without_alpn(engine: &str
     }
     let error = connect(&["http/1.1"]).expect_err("an alert");
     assert!(error.to_string().contains("NoApplicationProtocol"), "{engine}: {error}");
-    // Without ALPN the server speaks neither protocol: HTTP/2 must be negotiated (RFC 9113 section 3.2).
+    // Without ALPN this server accepts neither protocol, because HTTP/2 must be negotiated (RFC 9113 section 3.2).
     let mut stream = connect(&[]).expect("a handshake");
     stream.write_all(b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("a successful write");
     let mut client = Http2 { stream, unread: Vec::new() };
@@ -417,7 +417,7 @@ fn handshakes_that_come_at_once_are_all_served(engine: &str) {
         .collect();
     demo.while_stopped(|| {
         for (_, socket, flight, is_large) in &mut clients {
-            // As much as the socket buffer takes.
+            // Sends as much as the socket buffer takes.
             socket.set_nonblocking(true).expect("an option");
             while let Ok(count @ 1..) = socket.write(flight) {
                 flight.drain(..count);

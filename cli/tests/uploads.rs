@@ -1,5 +1,5 @@
-//! Tests forms with files from third-party clients, and uploads that fail: cut short, endless, or on a full disk. On
-//! every engine.
+//! Tests forms with files from third-party clients, and uploads that are cut short, endless, or do not fit on the disk,
+//! on every engine.
 //!
 //! Needs a real kernel, because the clients are separate programs and uploads are written to files.
 #![cfg(unix)]
@@ -19,7 +19,7 @@ on_every_engine! {
     [curl, python, node, an_upload_that_is_cut_short_leaves_no_file, a_client_that_is_killed_leaves_no_file, forms_without_an_end_are_refused, a_full_disk_is_507_and_the_service_goes_on]
 }
 
-/// More than any buffer holds, and no multiple of a buffer size.
+/// The size of an uploaded file: more than any buffer holds, and not a multiple of a buffer size.
 const FILE_BYTES: usize = 5_000_011;
 
 /// Starts the demo with a separate folder for temporary files.
@@ -206,7 +206,7 @@ fn a_client_that_is_killed_leaves_no_file(engine: &str) {
     for version in ["--http1.1", "--http2-prior-knowledge"] {
         let form = format!("file=@\"{}\"", path.replace('"', "\\\""));
         let mut command = Command::new(&curl);
-        // So slow that the test kills it before it has finished.
+        // The upload is so slow that the test kills curl before the end.
         command.args(["--silent", "--limit-rate", "100k", version, "--form", &form, &demo.url("/form")]);
         let mut child = command.spawn().expect("curl starts");
         let begun = until(|| is_written(Path::new(&spool)));
@@ -227,7 +227,8 @@ fn endless(demo: &Demo, begun: &str, again: &str) -> String {
     let writes = std::thread::spawn(move || (0..50).all(|_| writer.write_all(again.as_bytes()).is_ok()));
     let mut answer = Vec::new();
     let mut buffer = [0; 4096];
-    // A reset may end the reading, because the writer continues; the demo makes sure that the answer arrives before.
+    // A reset may end the reading, because the writer continues. The demo makes sure that the answer arrives before the
+    // reset.
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
         answer.extend_from_slice(&buffer[..count]);
     }
@@ -265,7 +266,7 @@ fn a_full_disk_is_507_and_the_service_goes_on(engine: &str) {
         command.args(options).args(["--mount", "sh", "-c", script, "sh"]).args(program).env("TMPDIR", &small);
         command
     };
-    // As root, or as root of a new user namespace.
+    // Mounts as root, or as root of a new user namespace.
     let ways = [&[][..], &["--user", "--map-root-user"]];
     let works = |options: &&&[&str]| in_namespace(options, &["true"]).output().is_ok_and(|done| done.status.success());
     let Some(options) = ways.iter().find(works) else {
@@ -273,7 +274,7 @@ fn a_full_disk_is_507_and_the_service_goes_on(engine: &str) {
     };
     let command = in_namespace(options, &[HIGHWIRE, "demo", "--engine", engine, "--listen", "127.0.0.1:0"]);
     let Some(demo) = Demo::of(command, engine) else { return };
-    // The small file system, which only the demo's mount namespace contains.
+    // The path of the small file system, which is mounted only in the demo's mount namespace.
     let disk = format!("/proc/{}/root{small}", demo.id());
     let url = demo.url("/form");
     let post = |form: &str| {

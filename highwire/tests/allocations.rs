@@ -1,6 +1,6 @@
-//! Counts allocations: the steady state of a keep-alive GET allocates nothing, with plain and with async handlers.
+//! Tests that keep-alive GETs allocate nothing in the steady state, with plain and with async handlers.
 //!
-//! The only place outside of `io` and `proto` that needs `unsafe`, because `GlobalAlloc` is an unsafe trait.
+//! This program needs `unsafe`, because `GlobalAlloc` is an unsafe trait.
 
 mod memory;
 
@@ -14,7 +14,7 @@ use std::task::Poll;
 struct Counting;
 
 thread_local! {
-    /// Constant and without a destructor, so that using it never allocates, at any time in a thread's life.
+    /// The value is constant and has no destructor, so using it never allocates, at any time in a thread's life.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -53,13 +53,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The requests before counting begins. After them, output buffers, tables and the pools of exchanges and futures have
-/// grown.
+/// The number of requests before counting begins. After them, output buffers, tables and the pools of exchanges and
+/// futures have grown.
 const WARM_UP: usize = 100;
 
 const REQUESTS: usize = 1000;
 
-/// The most turns for an answer: one to receive, and one more for each wake of its handler.
+/// The number of turns for a request. That is enough to receive it, and for the wakes of its handler.
 const TURNS: usize = 4;
 
 fn hello() -> Response {
@@ -136,7 +136,7 @@ fn a_route_with_parameters_that_nobody_takes() {
     check("GET /files/a/b/c.txt HTTP/1.1\r\nHost: localhost\r\n\r\n");
 }
 
-/// A request with as many fields as browsers send, and as long ones.
+/// A request with as many and as long fields as browsers send.
 #[test]
 fn a_browsers_request() {
     let fields = "Host: localhost\r\nConnection: keep-alive\r\nCache-Control: max-age=0\r\n\
@@ -151,7 +151,7 @@ fn a_browsers_request() {
     }
 }
 
-/// A small file from the cache. Only the check for changes allocates, once a second.
+/// A small file from the cache. Only the check for changes allocates, about once a second.
 #[test]
 fn a_small_file() {
     let folder = std::env::temp_dir().join(format!("highwire-allocations-{}", std::process::id()));
@@ -171,7 +171,7 @@ fn a_small_file() {
     std::fs::remove_dir_all(folder).expect("the folder can be removed");
 }
 
-/// Checks the counter itself: if it did not count, the tests above would always pass.
+/// Tests the counter itself. If it did not count, the tests above would always pass.
 #[test]
 fn an_allocation_is_counted() {
     let before = ALLOCATIONS.get();

@@ -12,7 +12,7 @@ fn events_arrive_in_order_and_silence_is_broken() {
         highwire::spawn(async move {
             let seen = last.unwrap_or_else(|| "nothing".to_string());
             events.send(Event::new(seen).id("7")).await.expect("a reader");
-            // Longer than the handler timeout. The comments in the stream restart that timeout.
+            // This is longer than the handler timeout. The comments in the stream restart that timeout.
             time::sleep(Duration::from_secs(100)).await;
             events.send(Event::new("later").name("done")).await.expect("a reader");
             events.finish();

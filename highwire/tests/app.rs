@@ -1,4 +1,4 @@
-//! Routing, extractors and responses, as an application uses them: on the simulated driver, without sockets.
+//! Tests routing, extractors and responses as an application uses them, on the simulated driver and without sockets.
 
 use highwire::{
     App, Authority, Body, HeaderMap, HeaderName, HeaderValue, InterimResponses, IntoResponse, Json, Method, Params,
@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Sends bytes on one connection to a new server. Returns the bytes that it sends within two seconds of virtual time.
+/// Sends bytes on one connection to a new server. Returns the bytes that the server sends within two seconds of virtual
+/// time.
 fn answer(app: App, request: &str) -> String {
     let network = Network::new(1, Faults::default());
     let driver = Simulated::new(network.clone()).expect("a driver");

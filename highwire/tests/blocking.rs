@@ -1,4 +1,4 @@
-//! Blocking jobs whose requests end before the jobs begin: their arguments are dropped, and they are not run.
+//! Tests blocking jobs whose requests end before the jobs begin. The arguments are dropped, and the jobs are not run.
 
 use bytes::Bytes;
 use highwire::middleware::{Next, OwnedRequest, Timeout, after, from_fn};
@@ -28,7 +28,7 @@ impl Ends {
     }
 }
 
-/// An argument of a job, which tells the test when it is dropped, and then panics.
+/// An argument of a job. Its drop sends a word to the test, and then panics.
 struct Witness(State<Ends>);
 
 impl Drop for Witness {
@@ -54,7 +54,7 @@ fn a_job_whose_request_is_over_before_it_begins_holds_nothing_and_is_not_done() 
     let app = App::new()
         .state(Ends { say: Mutex::new(say), gate: Mutex::new(gate) })
         .configure(|config| config.limits.blocking_threads = 1)
-        // A job that nothing cancels: it occupies the pool's thread until the gate opens.
+        // Starts a job that nothing cancels. The job occupies the pool's thread until the gate opens.
         .get("/hold", async |ends: State<Ends>| {
             highwire::spawn(async move { spawn_blocking(move || ends.pass()).await.expect("the pool has room") });
             // The clock jumps to this timer, which is later than the timeout of the next request.
@@ -72,7 +72,7 @@ fn a_job_whose_request_is_over_before_it_begins_holds_nothing_and_is_not_done() 
         let answer = client.post(path).body("a body").send();
         assert_eq!((answer.status().as_u16(), answer.header("retry-after")), (503, "1"), "{path}");
         assert_eq!(said.try_recv(), Ok("dropped"), "{path}");
-        // The pool runs the job of this request after it has skipped that of the one that timed out.
+        // The pool runs the job of this request after it has skipped the job of the request that timed out.
         assert_eq!(client.get("/hold").send().status(), 200);
         for _ in 0..2 {
             release.send(()).expect("a job waits");

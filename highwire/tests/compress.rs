@@ -23,7 +23,7 @@ fn random() -> impl Iterator<Item = u8> {
     })
 }
 
-/// Returns compressible text of that length.
+/// Returns compressible text of this many bytes.
 fn text(bytes: usize) -> String {
     let words = ["one", "connection", "and", "another", "that", "waits", "for", "its", "answer", "1234", "56.7", "\n"];
     let words = random().flat_map(|byte| [words[usize::from(byte) % words.len()], " "]);
@@ -107,7 +107,7 @@ fn every_coding_in_one_piece_and_in_parts() {
         for (path, bytes, announces) in
             [("/medium", 2000, true), ("/large", 500_000, false), ("/stream", 20_000, false)]
         {
-            // Twice, because encoders are reused.
+            // Requests twice, because encoders are reused.
             for _ in 0..2 {
                 let answer = get(&mut client, path, coding);
                 assert_eq!((answer.status().as_u16(), answer.header("content-encoding")), (200, coding), "{path}");
@@ -349,7 +349,7 @@ fn a_304_has_the_tag_of_the_answer_that_the_client_has() {
             let answer = client.get(path).header("accept-encoding", accepts).header("if-none-match", &known).send();
             assert_eq!((answer.status().as_u16(), answer.header("etag")), (304, &*tag), "{path} {accepts} {known}");
         }
-        // The tag in the second of two fields.
+        // Sends the tag in the second of two fields.
         let answer = client.get(path).header("accept-encoding", accepts).header("if-none-match", "\"four\"");
         assert_eq!(answer.header("if-none-match", &tag).send().header("etag"), tag, "{path} {accepts}");
     }

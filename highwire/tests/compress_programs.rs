@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Returns the path of a program. Returns `None`, with a note, if it is not installed.
+/// Returns the path of a program. If the program is not installed, prints that and returns `None`.
 fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file());
@@ -19,7 +19,8 @@ fn program(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// Prints a note to standard error directly: the test runner hides what a passing test prints with macros.
+/// Prints why a test was not run. Writes directly to standard error, because the test harness captures the output of
+/// macros in passing tests.
 fn not_run(why: &str) {
     let _ = writeln!(std::io::stderr(), "not run: {why}");
 }
@@ -72,7 +73,7 @@ fn curl_decodes_what_it_is_sent() {
         for bytes in LENGTHS {
             for version in ["--http1.1", "--http2-prior-knowledge", "--http1.0"] {
                 let (accepts, url) = (format!("Accept-Encoding: {coding}"), format!("{url}/{bytes}"));
-                // With this field, curl names one coding. Without it, curl names all that it decodes.
+                // With this field, curl names one coding. Without it, curl names all codings that it decodes.
                 let field = if coding.is_empty() { vec![] } else { vec!["--header", &accepts] };
                 let fixed = ["--silent", "--show-error", "--max-time", "30", "--compressed", version, &url];
                 let body = run(&curl, &[&fixed[..], &field].concat(), b"");

@@ -1,7 +1,7 @@
-//! An embedded worker and wakes from its own thread: between two turns, the host answers a `Reply` or wakes a handler's
-//! waker. The worker's descriptor becomes readable, and the response is sent.
+//! Tests wakes of an embedded worker from its own thread. Between two turns, the host answers a `Reply` or wakes a
+//! handler's waker. Then the worker's descriptor must become readable, and the response must be sent.
 //!
-//! Needs a real kernel: the host waits for the worker's descriptor and for nothing else.
+//! Needs a real kernel, because the host waits only for the worker's descriptor.
 
 use highwire::server::{Driver, Worker};
 use highwire::{App, Reply, Response};
@@ -20,17 +20,17 @@ use std::time::{Duration, Instant};
 /// The longest time that a client waits for its response.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The longest time that the host runs: more than [`PATIENCE`], so that the client fails first.
+/// The longest time that the host waits in a step. It is more than [`PATIENCE`], so that the client fails first.
 const HOST_PATIENCE: Duration = Duration::from_secs(20);
 
-/// The longest wait for a readable descriptor after a wake. It should be readable at once, because the wake is over by
-/// then.
+/// The longest wait until the descriptor is readable after a wake. The descriptor should be readable at once, because
+/// the wake is complete by then.
 const SOON: Duration = Duration::from_secs(1);
 
 /// The wait after which a descriptor counts as not readable.
 const SHORT: Duration = Duration::from_millis(10);
 
-/// The turns after which a worker must have nothing left to do.
+/// The number of turns after which a worker must have nothing left to do.
 const IDLE_TURNS: usize = 1000;
 
 const ROUNDS: usize = 5;
@@ -69,7 +69,7 @@ struct Waiting {
     replies: Vec<Reply>,
 }
 
-/// Takes the wakers and replies that wait, if there are any.
+/// Takes the wakers and replies that wait at the gate, or returns `None` if there are none.
 fn waiting(gate: &SharedGate) -> Option<Waiting> {
     let mut gate = lock(gate);
     let waiting = Waiting { wakers: std::mem::take(&mut gate.wakers), replies: std::mem::take(&mut gate.replies) };
@@ -110,7 +110,7 @@ fn app(gate: &SharedGate) -> App {
                 Response::stream(receiver)
             }
         })
-        // After the wake the handler starts a timer, which the descriptor must report too.
+        // After the wake, the handler starts a timer, which the descriptor must report too.
         .get("/timer", move || {
             let gate = timer.clone();
             async move {
@@ -149,8 +149,8 @@ fn check_answer(client: JoinHandle<String>, context: &str) {
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("passed"), "{context}: {answer}");
 }
 
-/// Returns true if a descriptor is readable within a time. A new epoll instance reports a descriptor that is readable
-/// already, as poll(2) does.
+/// Returns true if a descriptor becomes readable within this time. A new epoll instance also reports a descriptor that
+/// is already readable, as poll(2) does.
 fn is_readable(descriptor: RawFd, within: Duration) -> bool {
     let mut poll = Poll::new().expect("an epoll instance");
     poll.registry().register(&mut SourceFd(&descriptor), Token(0), Interest::READABLE).expect("it is registered");
@@ -249,7 +249,7 @@ fn check<D: Driver>(make: fn() -> std::io::Result<D>) {
     }
 }
 
-/// A host whose loop is a current-thread tokio runtime: its other tasks and its timers wake the worker's handlers.
+/// Tests a host whose loop is a current-thread tokio runtime, where other tasks and timers wake the worker's handlers.
 fn check_inside_tokio<D: Driver>(make: fn() -> std::io::Result<D>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let tasks = tokio::task::LocalSet::new();
@@ -294,7 +294,7 @@ fn check_inside_tokio<D: Driver>(make: fn() -> std::io::Result<D>) {
 
 /// Runs a test if the system has io_uring.
 fn on_uring(test: fn(fn() -> std::io::Result<Uring>)) {
-    // On a thread of its own: the kernel interrupts the thread that made a ring when it takes the ring down.
+    // Uses a separate thread, because the kernel interrupts the thread that made a ring when it removes the ring.
     match std::thread::spawn(|| Uring::new().map(drop)).join().expect("no panic") {
         Ok(()) => test(Uring::new),
         Err(error) => println!("not run: io_uring is unavailable: {error}"),

@@ -32,7 +32,8 @@ fn app() -> App {
 }
 
 fn ask(address: &str, path: &str) -> String {
-    // Shorter than the timeouts of heads, bodies and handlers, whose timers would wake a worker that missed an event.
+    // This is shorter than the timeouts of heads, bodies and handlers, whose timers would wake a worker that missed an
+    // event.
     let stream = connect_within(address, Duration::from_secs(8));
     exchange_text(stream, format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
 }
@@ -42,7 +43,7 @@ fn serve_inside<D: Driver>(driver: D) {
     let address = server.addresses()[0].clone();
     let mut worker: Worker<D> = server.into_worker(driver).expect("a worker");
     let mut outer = Poll::new().expect("an outer loop");
-    // Used at the end of the test only. Until then, only the worker's descriptor may wake the loop.
+    // The client uses this waker only at its end. Until then, only the worker's descriptor may wake the loop.
     let done = Arc::new(Waker::new(outer.registry(), Token(1)).expect("a waker"));
     let its = done.clone();
     let client = std::thread::spawn(move || {

@@ -2,7 +2,7 @@
 //! compressed answers, ranges, streams, events and requests to another origin, over HTTP/1 in the clear and HTTP/2
 //! under TLS, on both engines.
 //!
-//! Needs a real kernel: the browser is a program of its own.
+//! Needs a real kernel, because the browser is a separate program.
 #![cfg(all(unix, feature = "compress", feature = "cookies", feature = "json", feature = "tls"))]
 
 mod everything;
@@ -21,7 +21,7 @@ on_every_engine! {
     [in_the_clear, under_tls]
 }
 
-/// The longest time that the page may take. Far more than it needs.
+/// The longest time that the page may take, which is far more than it needs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn in_the_clear(engine: &str) {
@@ -32,12 +32,12 @@ fn under_tls(engine: &str) {
     visit(engine, "https");
 }
 
-/// A browser. Dropping it kills its first process, and its other processes then end.
+/// A browser. Dropping the value kills the browser's first process, and the other processes then end.
 struct Browser(Child);
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Fails if the browser has ended already.
+        // Ignores errors, because the browser may already have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -48,7 +48,7 @@ fn visit(engine: &str, scheme: &str) {
     let place = everything::place(&format!("browser-{engine}-{scheme}"));
     let (sender, reports) = mpsc::channel();
     let site = Site::start(engine, everything::app(&place, sender));
-    // The page begins at `localhost` and ends at the address, which for a browser is another site.
+    // The page begins at `localhost` and ends at the IP address, which for a browser is another site.
     let other = Site::start(engine, everything::elsewhere([site.named(scheme, ""), site.url(scheme, "")]));
     let page = site.named(scheme, &format!("/page?other={}", other.named(scheme, "")));
     let folder = Folder::new(&format!("browser-{engine}-{scheme}"));

@@ -1,7 +1,7 @@
 //! The features of this crate as third-party programs use them: curl, wget and Python's requests against one app, over
-//! HTTP/1 and HTTP/2, with and without TLS, on both engines that have them.
+//! HTTP/1 and HTTP/2, with and without TLS, on both engines that support HTTP/2 and TLS.
 //!
-//! Needs a real kernel: the clients are programs of their own.
+//! Needs a real kernel, because the clients are separate programs.
 #![cfg(all(unix, feature = "compress", feature = "cookies", feature = "json", feature = "tls"))]
 
 mod everything;
@@ -56,14 +56,14 @@ impl Answer {
 }
 
 impl Curl {
-    /// Returns the protocols by which this curl can send a second request on a connection. Before 8.0 it cannot do so
-    /// over HTTP/2 without TLS.
+    /// Returns the protocols by which this curl can send a second request on a connection. Some versions before 8.0
+    /// cannot do so over HTTP/2 without TLS.
     fn ways_to_ask_again(&self) -> Vec<(&'static str, &'static str)> {
         let is_old = output_text(&self.program, &["--version"]).starts_with("curl 7.");
         WAYS.into_iter().filter(|way| !is_old || *way != ("http", "--http2-prior-knowledge")).collect()
     }
 
-    /// Starts a server. Returns `None`, with a note, if curl is not installed or lacks HTTP/2, TLS or gzip.
+    /// Starts a server. If curl is not installed or lacks HTTP/2, TLS or gzip, prints that and returns `None`.
     fn new(test: &str, engine: &str) -> Option<Curl> {
         let program = program(&["curl"])?;
         let version = output_text(&program, &["--version"]);
@@ -165,7 +165,7 @@ fn curl_keeps_a_jar_of_cookies(engine: &str) {
             for visit in 1..4 {
                 ask(path).check(200, &visit.to_string());
             }
-            // Without the cookie, and with one that was changed, the count begins anew.
+            // Without the cookie, and with a changed cookie, the count begins anew.
             curl.ask(way, &[], path).check(200, "1");
             let kept = std::fs::read_to_string(&jar).expect("the jar");
             let value = kept.lines().find_map(|line| line.split_once(&format!("\t{name}\t"))).expect("the cookie").1;
@@ -218,7 +218,7 @@ fn curl_gets_parts_of_files(engine: &str) {
             assert!(answer.body.windows(part.len()).any(|bytes| bytes == part));
         }
         assert_eq!(curl.ask(way, &["--range", "3000011-"], "/files/large.bin").status, 416);
-        // Downloads that were cut at several places.
+        // Continues downloads that were cut at several places.
         for cut in [0, 1, 1_234_567, LARGE - 1] {
             let (begun, url) = (curl.write("begun", &whole[..cut]), curl.site.url(way.0, "/files/large.bin"));
             let resume = ["--fail", "--continue-at", "-", "--output", &begun];
@@ -276,7 +276,7 @@ fn curl_follows_redirects(engine: &str) {
         for (path, status, body) in [
             ("/see-other", 303, "GET "),
             ("/temporary", 307, "POST some text"),
-            // Through /temporary.
+            // Redirects to /temporary, which redirects again.
             ("/permanent", 308, "POST some text"),
         ] {
             let post = ["--data", "some text"];
@@ -312,7 +312,7 @@ fn curl_prints_trailers(engine: &str) {
         let (head, url) = (curl.path("head"), curl.site.url(way.0, "/trailers"));
         let arguments = ["--dump-header", &head, "--header", "TE: trailers"];
         assert_eq!(output(&curl.program, &curl.arguments(way, &arguments, &url)), b"one two");
-        let head = std::fs::read_to_string(head).expect("what curl has written").to_lowercase();
+        let head = std::fs::read_to_string(head).expect("curl's header file").to_lowercase();
         let (_, trailers) = head.split_once("\r\n\r\n").expect("the end of the head");
         assert_eq!(trailers.trim_end(), "etag: \"the sum\"", "{way:?}: {head}");
     }
@@ -333,7 +333,7 @@ fn curl_prints_events_as_they_come(engine: &str) {
                 assert_ne!(lines.read_line(&mut first).expect("text"), 0, "curl ended after {first:?}");
             }
             assert_eq!(first, "data: one\ndata: and a half\nevent: word\nid: 1\n\n");
-            // The server sends the second event only after this, so it has not held back the first one.
+            // The server sends the second event only after this request, so it has not held back the first one.
             assert_eq!(curl.ask(way, &["--request", "POST"], &format!("/open/{gate}")).status, 204);
             let mut rest = String::new();
             lines.read_to_string(&mut rest).expect("text");
@@ -362,7 +362,7 @@ fn wget_goes_on_where_it_stopped(engine: &str) {
 }
 
 /// Returns the first Python with these modules. Tries /usr/bin/python3 too, because packages of Debian install modules
-/// only for that one.
+/// only for that Python.
 fn python_with(modules: &str) -> Option<PathBuf> {
     let pythons = program(&["python3"]).into_iter().chain([PathBuf::from("/usr/bin/python3")]);
     let mut found = pythons.filter(|python| Path::is_file(python));

@@ -1,7 +1,7 @@
-//! Exchanges end in the same way on every carrier: HTTP/1 on a socket, HTTP/2 on a socket, and a request of this
-//! process. The tables list requests with the expected response, the expected notes of the handler about the request's
-//! body, and the expected status in the access log. If the outcome of a carrier differs, its row contains the
-//! difference.
+//! Tests that exchanges end in the same way on every [`Carrier`]: HTTP/1 on a socket, HTTP/2 on a socket, and a call of
+//! the app in this process. The tables list requests with the expected response, the expected notes of the handler
+//! about the request's body, and the expected status in the access log. If the outcome on a carrier differs, the row
+//! contains the difference.
 //!
 //! Needs a real kernel, because the tests are about ends of connections and about responses before the end of a
 //! request.
@@ -50,14 +50,14 @@ const CARRIERS: [Carrier; 3] = [Carrier::Http1, Carrier::Http2, Carrier::Call];
 /// How a request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
-    /// After its head: it has no body.
+    /// After its head, because it has no body.
     Bodiless,
     Whole,
     /// With the trailer field `x-sum: 1`.
     Trailers,
-    /// Early: with fewer bytes than announced.
+    /// Early, with fewer bytes than announced.
     Short,
-    /// Not at all: the client waits for the response.
+    /// Not at all. The client waits for the response.
     Never,
     /// The client goes away when the handler has begun.
     Gone,
@@ -254,7 +254,7 @@ fn bodies() -> Vec<Case> {
         case("parts are announced over their bound", "POST /task", whole(413, TOO_LONG_IN_PARTS))
             .sends(&[], Never)
             .announces(2001),
-        // In one part: with two, the server might send back the first before the second arrives.
+        // The body has one part. With two parts, the server might send back the first before the second arrives.
         case("parts over their bound after the response's head", "POST /echo", cut(200, "")).sends(&[3000], Never),
         case("parts over their bound during the response", "POST /beside", cut(200, ""))
             .sends(&[1500, 1500], Never)
@@ -322,7 +322,7 @@ fn notes_of(tag: &str, notes: &[(String, String)]) -> Vec<String> {
     notes.iter().filter(|(of, _)| of == tag).map(|(_, what)| what.clone()).collect()
 }
 
-/// Waits until there are `count` notes for a request, then returns them.
+/// Waits until there are `count` notes for a request, for [`PATIENCE`] at most, and returns the notes.
 fn noted(tag: &str, count: usize) -> Vec<String> {
     let notes = NOTES.lock().unwrap_or_else(PoisonError::into_inner);
     let waits = NOTED.wait_timeout_while(notes, PATIENCE, |notes| notes_of(tag, notes.as_slice()).len() < count);
@@ -353,7 +353,7 @@ fn read_in_task(RawQuery(tag): RawQuery, body: Body, reply: Reply) {
     });
 }
 
-/// Never answers; once it is cancelled, a task reads the body.
+/// Never answers. Once this handler is cancelled, a task reads the body.
 async fn read_late(RawQuery(tag): RawQuery, body: Body) {
     let (held, mut dropped) = body::channel();
     highwire::spawn(async move {
@@ -519,7 +519,7 @@ fn play(engine: Engine, table: &str, settings: fn(&mut Config), cases: &[Case]) 
             if *outcome != expected {
                 wrong.push(format!("{}, {carrier:?}: {outcome:?}\n    expected {expected:?}", case.name));
             } else if let (Answer::Whole { .. }, (by_http1, fields_by_http1)) = (&outcome.answer, &played[0][at])
-                // Compares only equal responses: another body has another Content-Length.
+                // Compares only equal responses, because another body may have another Content-Length.
                 && outcome.answer == by_http1.answer
                 && let Err(error) = check_fields(carrier, fields, fields_by_http1)
             {

@@ -1,5 +1,6 @@
-//! A driver that fails: its worker must not run another turn, because the kernel may still read the memory of the last
-//! one. A kernel does not fail on demand, so the driver is the simulated one with a turn that fails.
+//! Tests that a worker runs no other turn after a turn of its driver has failed, because the kernel may still read the
+//! memory of the failed turn. A kernel does not fail on demand, so the driver is the simulated one with a turn that
+//! fails.
 
 use highwire::App;
 use highwire_io::sim::{Faults, Network, Simulated};

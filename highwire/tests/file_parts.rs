@@ -45,7 +45,7 @@ impl File for Cold {
     }
 }
 
-/// A file without a descriptor, so that the kernel cannot send it.
+/// A file without a descriptor, which the kernel therefore cannot send.
 #[derive(Debug)]
 struct Unsendable(Open);
 
@@ -63,7 +63,7 @@ impl File for Unsendable {
     }
 }
 
-/// A temporary folder with the file. Dropping it removes both.
+/// A temporary folder with the file. Dropping the value removes both.
 struct Place(std::path::PathBuf);
 
 impl Place {
@@ -172,7 +172,8 @@ fn a_file_that_shrinks_while_it_is_sent_cuts_the_connection_and_nothing_else() {
     for engine in ENGINES {
         for kind in ["warm", "cold", "other"] {
             let place = Place::new(&format!("shrinks-{engine:?}-{kind}"));
-            // Longer than all buffers between, so that its end is not sent yet when the file shrinks.
+            // The file is larger than all buffers between the server and the client, so its end is not sent yet when
+            // the file shrinks.
             let longer = std::fs::File::options().write(true).open(place.0.join("file")).expect("the file");
             longer.set_len(64 << 20).expect("room for a hole");
             let handle = place.app(engine).listen("127.0.0.1:0").expect("a port").start().expect("the server starts");

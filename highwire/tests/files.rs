@@ -1,4 +1,4 @@
-//! Files of a real folder, through the test client: which are served, under which conditions, and which never.
+//! Tests which files of a real folder are served, which are not, and under which conditions, through the test client.
 
 mod folder;
 
@@ -9,9 +9,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
 
-/// The date that [`Place::write`] sets, and one second before and after it.
+/// The date that [`Place::write`] sets.
 const DATE_TEXT: &str = "Fri, 15 Jan 2021 08:00:00 GMT";
+/// One second before [`DATE_TEXT`].
 const BEFORE: &str = "Fri, 15 Jan 2021 07:59:59 GMT";
+/// One second after [`DATE_TEXT`].
 const AFTER: &str = "Fri, 15 Jan 2021 08:00:01 GMT";
 
 fn client(files: Files) -> Client {
@@ -23,7 +25,7 @@ fn ask(client: &mut Client, method: Method, path: &str, fields: &[(&str, &str)])
     fields.iter().fold(call, |call, (name, value)| call.header(name, value)).send()
 }
 
-/// The length of the longest file that is kept in memory.
+/// The length in bytes of the longest file that is kept in memory.
 const SMALL: usize = 64 * 1024;
 
 #[test]
@@ -195,7 +197,7 @@ fn siblings_are_sent_to_those_who_take_them() {
     // Without `precompressed`, siblings are not sent.
     let answer = client(place.files()).get("/static/a.js").header("accept-encoding", "br").send();
     assert_eq!((answer.text(), answer.header("content-encoding"), answer.header("vary")), ("itself", "", ""));
-    // Under its own name, a sibling is a file like any other.
+    // A sibling that is requested by its own name is a file like any other.
     let answer = compressed.get("/static/a.js.gz").header("accept-encoding", "gzip").send();
     assert_eq!((answer.header("content-type"), answer.header("content-encoding")), ("application/gzip", ""));
 }
@@ -343,7 +345,7 @@ fn mistakes_are_told_when_the_app_is_built() {
     }
 }
 
-/// The clock of the test is virtual, the dates of the files are real.
+/// The clock of the test is virtual, but the dates of the files are real.
 #[test]
 fn a_changed_file_is_seen_within_a_second() {
     let place = Place::new("changes");
@@ -372,7 +374,7 @@ fn a_changed_file_is_seen_within_a_second() {
     assert_eq!(text(now, "").0, 308);
 }
 
-/// A large file is kept open, and its metadata shows at once if it was changed, replaced or removed.
+/// The server keeps a large file open. At each request, its metadata shows if it was changed, replaced or removed.
 #[test]
 fn a_changed_large_file_is_seen_at_the_next_request() {
     let place = Place::new("large-changes");

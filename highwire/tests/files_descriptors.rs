@@ -1,5 +1,5 @@
-//! Serving files with few descriptors, or with none left. Needs a real kernel, which counts descriptors. The limit is
-//! that of the process, so these tests are a program of their own and run one after another.
+//! Tests serving files with few descriptors, or with none left. Needs a real kernel, which counts descriptors. The
+//! limit applies to the process, so these tests are a separate program and run one after another.
 
 mod folder;
 
@@ -21,13 +21,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The limit of descriptors when the server starts.
 const DESCRIPTORS: usize = 256;
 
-/// The limit afterwards: enough for both sides of all connections.
+/// The limit after the start of the server, which is enough for both sides of all connections.
 const MORE_DESCRIPTORS: usize = 1024;
 
-/// The open files that the server allows: a fourth of the descriptors at its start.
+/// The number of open files that the server allows, which is a fourth of the descriptors at its start.
 const OPEN_FILES: usize = DESCRIPTORS / 4;
 
-/// Sets the soft limit of descriptors. Returns false if that fails, with a note if `prlimit` is not installed.
+/// Sets the soft limit of descriptors. Returns false if that fails, and prints that if `prlimit` is not installed.
 fn limit(most: usize) -> bool {
     let id = std::process::id().to_string();
     let status = Command::new("prlimit").args(["--pid", &id, &format!("--nofile={most}:")]).status();
@@ -37,8 +37,8 @@ fn limit(most: usize) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Calls `act` while this process cannot open a descriptor. A shell, started before, restores the limit, because the
-/// process cannot start another one without descriptors.
+/// Calls `act` while this process cannot open a descriptor. A shell that was started earlier restores the limit,
+/// because this process cannot start a program without descriptors.
 fn without_descriptors(act: impl FnOnce()) {
     let limit = format!("prlimit --pid {} --nofile", std::process::id());
     let script = format!("{limit}=3: && echo none; read line; {limit}={MORE_DESCRIPTORS}: && echo some");
@@ -73,7 +73,7 @@ fn clients_that_take_nothing_of_large_files_leave_descriptors_to_others() {
     let _limit = LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new("slow");
     place.write("small", bytes(100));
-    // Larger than all buffers between both sides.
+    // The large file is larger than all buffers between the server and the client.
     place.write("large", b"");
     let large = std::fs::File::options().write(true).open(place.root().join("large")).expect("a file");
     large.set_len(64 << 20).expect("a sparse file");

@@ -29,12 +29,12 @@ fn connect(handle: &Handle) -> TcpStream {
     http1::connect(&handle.addresses()[0])
 }
 
-/// GETs a target unchanged. Returns the status, the head and the body.
+/// Sends GET with exactly this target. Returns the status, the head and the body.
 fn get(handle: &Handle, target: &[u8]) -> (u16, String, Vec<u8>) {
     get_with(handle, target, b"")
 }
 
-/// GETs a target as [`get`] does, with more header lines.
+/// Does the same as [`get`], with more header lines.
 fn get_with(handle: &Handle, target: &[u8], fields: &[u8]) -> (u16, String, Vec<u8>) {
     let front = b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
     let request = [b"GET ", target, front, fields, b"\r\n"].concat();
@@ -47,7 +47,7 @@ fn get_with(handle: &Handle, target: &[u8], fields: &[u8]) -> (u16, String, Vec<
 
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/files/escapes.txt");
 
-/// Returns the bytes of a line of the corpus: replaces `{outside}`, `\\` and `\x00`.
+/// Returns the bytes of a line of the corpus, in which `{outside}`, `\\` and escapes such as `\x00` are replaced.
 fn target(line: &str, outside: &str) -> Vec<u8> {
     let line = line.replace("{outside}", outside);
     let mut bytes = Vec::new();
@@ -150,7 +150,8 @@ fn a_link_that_changes_while_it_is_followed_leads_nowhere_else() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Replaces the link atomically: it leads within the folder, or out. Moves the folder `inner` out and back.
+            // Replaces the link atomically by one that leads within the folder or out of it. Also moves the folder
+            // `inner` out and back.
             let links = ["inner", "..", "up", "inner/up2", "inner/../inner"];
             for to in links.iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
                 let new = root.join("next");
@@ -182,7 +183,7 @@ fn a_link_that_changes_while_it_is_followed_leads_nowhere_else() {
     handle.join().expect("the server ends");
 }
 
-/// Far more bytes than sockets and the server hold for a peer that does not read.
+/// A number of bytes that is far larger than sockets and the server hold for a peer that does not read.
 const LARGE: u64 = 64 << 20;
 
 #[test]
@@ -240,7 +241,7 @@ fn large_files_and_large_parts_of_them_arrive_and_are_counted() {
         let handle = app.listen("127.0.0.1:0").expect("a free port").start().expect("the server starts");
         let all = get(&handle, b"/large.bin");
         assert!(all.0 == 200 && all.2 == whole, "{engine:?}: {} of {} bytes", all.2.len(), whole.len());
-        // Between two parts that the kernel sends from the file, one that is too short for that.
+        // The second part is too short for the kernel to send it from the file. The parts around it are long enough.
         let ranges = [(1, 700_000), (800_000, 800_009), (900_000, 2_999_999)];
         let parts = get_with(&handle, b"/large.bin", b"Range: bytes=1-700000,800000-800009,900000-2999999\r\n");
         let boundary = parts.1.split("boundary=").nth(1).and_then(|rest| rest.lines().next()).expect("a boundary");

@@ -368,7 +368,8 @@ fn credentials() {
     assert_eq!(ask("/basic", "bAsIc  Og== ").text(), "  false");
     assert_eq!(ask("/basic", "Basic w6k6w6k=").text(), "\u{e9} \u{e9} false");
     let challenge = "Basic realm=\"test\", charset=\"UTF-8\"";
-    // Empty, without credentials, without a colon, not UTF-8, with a control character, not base64, another scheme.
+    // These values are empty, without credentials, without a colon, not UTF-8, with a control character, not base64, or
+    // of another scheme.
     for wrong in ["", "Basic", "Basic ", "Basic YWRh", "Basic /zo=", "Basic YTpiCg==", "Basic ?", "Bearer x1"] {
         let answer = ask("/basic", wrong);
         check_problem(&answer, 401, &[]);

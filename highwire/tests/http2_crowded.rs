@@ -1,8 +1,8 @@
-//! Clients that request much and read nothing: while a worker is crowded, it refuses further requests of such clients,
-//! but not those of others, and still sends the responses that it has begun. A body is not made while its window is
-//! closed.
+//! Tests clients that request much and read nothing. While a worker is crowded, it refuses further requests of such
+//! clients, but serves other clients, and still sends the responses that it has begun. The parts of a body are not made
+//! while its window is closed.
 //!
-//! Needs real sockets: the memory of a response depends on how much of it the kernel takes.
+//! Needs real sockets, because the memory of a response depends on how much of it the kernel takes.
 
 use bytes::Bytes;
 use futures_core::Stream;
@@ -23,8 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const STREAMS: u32 = 128;
 const ANSWER_BYTES: usize = 30_000;
 
-/// The setting SETTINGS_INITIAL_WINDOW_SIZE, and the code REFUSED_STREAM (RFC 9113 sections 6.5.2 and 7).
+/// The identifier of the setting SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113 section 6.5.2).
 const INITIAL_WINDOW: u16 = 0x4;
+/// The error code REFUSED_STREAM (RFC 9113 section 7).
 const REFUSED: u32 = 0x7;
 
 static PARTS: AtomicUsize = AtomicUsize::new(0);
@@ -57,7 +58,7 @@ fn serve(engine: Engine) -> Handle {
 #[derive(Default)]
 struct Seen {
     unread: Vec<u8>,
-    /// Streams that were answered, with the length of each body so far, and true if it has ended.
+    /// Streams that were answered, each with the length of its body so far, and true if the body has ended.
     answered: BTreeMap<u32, (usize, bool)>,
     refused: Vec<u32>,
     pongs: usize,
@@ -86,7 +87,7 @@ impl Client {
         self.socket.write_all(frame).expect("an open connection");
     }
 
-    /// Reads until a condition holds.
+    /// Reads until a condition holds. Panics if that takes longer than [`PATIENCE`].
     fn until(&mut self, holds: impl Fn(&Seen) -> bool) {
         let (mut buffer, end) = ([0; 64 * 1024], Instant::now() + PATIENCE);
         while !holds(&self.read) {
@@ -97,7 +98,8 @@ impl Client {
         }
     }
 
-    /// Waits until the server has handled all frames that were sent so far: it acknowledges PINGs in order.
+    /// Waits until the server has handled all frames that were sent so far. The server handles frames in order, so it
+    /// has handled them when it acknowledges a PING.
     fn sync(&mut self) {
         let pongs = self.read.pongs;
         self.send(&frames::frame(PING, 0, 0, &[0; 8]));
@@ -149,7 +151,7 @@ fn greedy_clients_are_refused(engine: Engine) {
     let refused: Vec<usize> = clients.iter().map(|client| client.read.refused.len()).collect();
     assert_eq!(refused[..3], [0, 0, 0], "the first clients are not refused: {refused:?}");
     assert!(refused[7..].iter().all(|&count| (100..125).contains(&count)), "{refused:?}");
-    // The connection's window alone permits no data, because those of the streams are closed. The next request is
+    // The connection's window alone permits no data, because the windows of the streams are closed. The next request is
     // refused too.
     let mut last = clients.pop().expect("a client");
     let refused = last.read.refused.len();

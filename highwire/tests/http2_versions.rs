@@ -1,8 +1,8 @@
-//! The HTTP version of a connection: the one that client and server agreed on by ALPN, independent of the client's
-//! first bytes. A client that agreed on HTTP/1.1 and then sends the HTTP/2 preface gets 400 over HTTP/1, and no
-//! SETTINGS.
+//! Tests that a TLS connection uses the HTTP version on which client and server agreed by ALPN, independent of the
+//! client's first bytes. For example, a client that agreed on HTTP/1.1 and then sends the HTTP/2 preface gets 400 over
+//! HTTP/1, and no SETTINGS.
 //!
-//! Needs a real kernel: the first bytes arrive in pieces, and the end of a refused connection may be a reset.
+//! Needs a real kernel, because the first bytes arrive in pieces, and the end of a refused connection may be a reset.
 #![cfg(feature = "tls")]
 
 mod tls_peer;
@@ -26,7 +26,7 @@ const REQUEST: &[u8] = b"GET /version HTTP/1.1\r\nHost: a.example\r\nConnection:
 /// The length of a frame's head.
 const FRAME_HEAD_BYTES: usize = 9;
 
-/// The error code of a GOAWAY to a client that does not speak HTTP/2, or may not (RFC 9113 section 7).
+/// The error code of a GOAWAY to a client that does not speak HTTP/2, or must not (RFC 9113 section 7).
 const PROTOCOL_ERROR: u32 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,13 +45,13 @@ enum First {
 /// The protocol that the server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spoken {
-    /// HTTP/1: a response with this status, and then the end of the connection.
+    /// HTTP/1. The server sends one response with this status, and then ends the connection.
     Http1(u16),
-    /// HTTP/2: it sends SETTINGS and acknowledges those of the client.
+    /// HTTP/2. The server sends SETTINGS and acknowledges the client's SETTINGS.
     Http2,
-    /// HTTP/2, but only for an error: it sends SETTINGS, and then a GOAWAY with this code.
+    /// HTTP/2, but only for an error. The server sends SETTINGS, and then a GOAWAY with this code.
     GoesAway(u32),
-    /// Neither: it closes without a byte, or refuses the handshake.
+    /// None. The server closes without a byte, or refuses the handshake.
     Nothing,
 }
 
@@ -144,7 +144,7 @@ fn connect(handle: &Handle, authority: &Authority, layer: Layer) -> Box<dyn Wire
     }
 }
 
-/// Judges the frames of a server. Returns `None` if more bytes are needed.
+/// Returns the protocol that a server's frames show, or `None` if more bytes are needed.
 fn judge_frames(mut bytes: &[u8]) -> Result<Option<Spoken>, String> {
     let mut is_first = true;
     while let Some(&[a, b, c, kind, flags, ..]) = bytes.first_chunk::<FRAME_HEAD_BYTES>() {
@@ -154,7 +154,7 @@ fn judge_frames(mut bytes: &[u8]) -> Result<Option<Spoken>, String> {
             (SETTINGS, _) if is_first && flags & ACK == 0 => {}
             _ if is_first => return Err(format!("the first frame is not SETTINGS: {}", bytes.escape_ascii())),
             (SETTINGS, _) if flags & ACK != 0 => return Ok(Some(Spoken::Http2)),
-            // The last stream, the code, and optional debug data.
+            // The payload is the last stream, the code, and optional debug data.
             (GOAWAY, &[_, _, _, _, d, e, f, g, ..]) => {
                 return Ok(Some(Spoken::GoesAway(u32::from_be_bytes([d, e, f, g]))));
             }
@@ -198,7 +198,7 @@ fn meet(wire: &mut dyn Wire, first: &[u8], piece: usize) -> Result<Spoken, Strin
         return Ok(Spoken::Nothing);
     }
     let text = heard.escape_ascii().to_string();
-    // Exactly one response: no second one, and no frames after it, whose heads would contain zeros.
+    // The bytes must be one response, without a second one or frames (whose heads contain zeros) after it.
     if heard.contains(&0) || text.matches("HTTP/1.1 ").count() != 1 || !heard.starts_with(b"HTTP/1.1 ") {
         return Err(format!("not exactly one HTTP/1 response: {text}"));
     }

@@ -1,5 +1,5 @@
-//! Servers under TLS, as their programs use them: the TLS properties in handlers and in the access log, one port for
-//! HTTP and HTTPS, redirects, HSTS, counts. Real sockets, on both drivers.
+//! Tests servers under TLS, as programs use them: the TLS properties in handlers and in the access log, one port for
+//! HTTP and HTTPS, redirects, HSTS, counts. The tests use real sockets and both drivers.
 #![cfg(feature = "tls")]
 
 mod tls_peer;
@@ -19,7 +19,7 @@ use tracing::span;
 
 const ENGINES: [Engine; 2] = [Engine::Uring, Engine::Readiness];
 
-/// More bytes than one send has and than a peer's buffers hold.
+/// A number of bytes that is larger than one send and than a peer's buffers.
 const LARGE: usize = 3_000_001;
 
 fn pattern(length: usize) -> Vec<u8> {
@@ -123,10 +123,10 @@ fn one_port_serves_both_where_the_program_says_so() {
             }
             // A connection without a byte is neither HTTP nor TLS.
             drop(connect(address));
-            // A first byte of neither protocol: answered as malformed HTTP.
+            // A first byte of neither protocol is answered as malformed HTTP.
             let answer = exchange_text(connect(address), [0_u8; 40]);
             assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
-            // A hello of SSL 2.0: answered with a TLS alert.
+            // A hello of SSL 2.0 is answered with a TLS alert.
             let answer = exchange(connect(address), b"\x80\x2e\x01\0\x02\0\x15\0\0\0\x10\x01\0\x80");
             assert_eq!(answer, [0x15, 3, 1, 0, 2, 2, 70]);
             end(handle);

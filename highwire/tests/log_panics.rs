@@ -1,6 +1,6 @@
-//! A `tracing` subscriber that panics loses log lines, and does no other harm.
+//! Tests that a `tracing` subscriber that panics loses log lines, and does no other harm.
 //!
-//! Needs a process of its own, because all threads share one subscriber.
+//! The test needs a separate process, because all threads share one subscriber.
 
 use highwire::server::{Config, Engine};
 use highwire::{App, Response, StatusCode};
@@ -31,11 +31,11 @@ fn a_subscriber_that_panics_costs_lines_only() {
     tracing::subscriber::set_global_default(Panics).expect("no other subscriber is set");
     for engine in [Engine::Uring, Engine::Readiness] {
         let set = |config: &mut Config| (config.engine, config.workers) = (engine, 1);
-        // To return an interim status is an error, which is logged.
+        // A handler that returns an interim status makes an error, which is logged.
         let app = App::new().get("/hello", || "hello").get("/logs", || Response::new(StatusCode::EARLY_HINTS));
         let handle = app.configure(set).listen("127.0.0.1:0").expect("a free port").start().expect("the server starts");
         let address = &handle.addresses()[0];
-        // Exceeds the log's budget of lines per second. The worker then also logs how many lines were left out.
+        // Logs more lines per second than the log's budget, so the worker also logs how many lines were left out.
         let end = Instant::now() + Duration::from_millis(1300);
         while Instant::now() < end {
             assert!(get(address, "/logs").starts_with("HTTP/1.1 500"), "{engine:?}");

@@ -74,7 +74,7 @@ const KINDS: [(&str, u16); 11] = [
 fn every_kind_of_answer_passes_in_order() {
     let mut client = client(kinds().with(mark("outer")).with(mark("inner")));
     for (path, status) in KINDS {
-        // Twice, because places in the pools of futures are reused.
+        // Requests twice, because places in the pools of futures are reused.
         for _ in 0..2 {
             assert_eq!(seen(&mut client, path), format!("{status} inner,outer"), "{path}");
         }
@@ -249,7 +249,7 @@ fn an_async_function_waits_before_and_after_every_kind_of_handler() {
         .post("/parts", async |body: Body| body.collect(100).await.map_err(|_| StatusCode::BAD_REQUEST))
         .with(mark("outer"))
         .with(from_fn(async |mut request: OwnedRequest, next: Next| {
-            // Looks at the request twice, which must not lose anything of it.
+            // Looks at the request twice, which must not lose a part of it.
             assert!(request.request().path().starts_with('/'));
             request.request().extensions().insert("somebody");
             time::sleep(Duration::from_secs(1)).await;
@@ -300,7 +300,7 @@ fn a_body_in_parts_comes_after_the_middleware_and_one_that_is_whole_before_it() 
         config.limits.body_bytes = 10;
         config.limits.streamed_body_bytes = 20;
     }));
-    // The path, the length of the body, true if the middleware refuses, and the expected response.
+    // The path, the length of the body, true if the middleware refuses, and the status and `x-seen` of the response.
     for (path, length, refuses, status, seen) in [
         ("/whole", 10, false, 200, "m"),
         ("/whole", 10, true, 403, "m"),

@@ -73,7 +73,8 @@ fn browsers_are_told_which_origins_may_do_what() {
     assert_eq!((allowed.status().as_u16(), allowed.header("access-control-allow-methods")), (204, "PUT"));
 
     let mut any = client(App::new().get("/", || "here").with(Cors::new().any_origin().credentials()));
-    // A response without an Origin has the field too: a cache may serve this response to a page of another origin.
+    // The response to a request without Origin has the field too, because a cache may serve it to a page of another
+    // origin.
     assert_eq!(any.get("/").send().header("access-control-allow-origin"), "*");
     let answer = any.get("/").header("origin", "https://who.example").send();
     assert_eq!((all(&answer, "access-control-allow-origin").as_str(), all(&answer, "vary").as_str()), ("*", ""));
@@ -309,7 +310,8 @@ fn the_log_and_the_date_have_one_clock() {
     for _ in 0..2 {
         let date = client.get("/").send().header("date").to_string();
         let line = sink.lines().remove(0);
-        // `Fri, 15 Jan 2027 08:00:01 GMT` and `15/Jan/2027:08:00:01 +0000`.
+        // A date is `Fri, 15 Jan 2027 08:00:01 GMT` in the field and `15/Jan/2027:08:00:01 +0000` in the log, for
+        // example.
         let expected = format!("[{}:{} +0000]", date[5..16].replace(' ', "/"), &date[17..25]);
         assert!(line.contains(&expected), "{line} at {date}");
         client.advance(SECOND * 86_400 * 400);
@@ -353,7 +355,8 @@ fn proxies_are_believed_where_they_are_known() {
             "192.0.2.1 Some(true) a.test",
         ),
         (&[(far, "192.0.2.1, 10.0.0.1"), ("x-forwarded-proto", "http, https")], "192.0.2.1 Some(false) "),
-        // Lists of unequal length: the nearest proxy's entry counts, and not those that a client has put before it.
+        // In lists of unequal length, the nearest proxy's entry counts, and not the entries that a client has put
+        // before it.
         (&[(far, "192.0.2.1, 10.0.0.1"), ("x-forwarded-proto", "https")], "192.0.2.1 Some(true) "),
         (&[(far, "192.0.2.1, 10.0.0.2, 10.0.0.1"), ("x-forwarded-proto", "http, https")], "192.0.2.1 Some(true) "),
         (&[(far, "192.0.2.1, 10.0.0.1"), ("x-forwarded-proto", "http, http, https")], "192.0.2.1 Some(true) "),

@@ -1,4 +1,4 @@
-//! Requests with bodies, pipelined over HTTP/1: the state of one request does not affect the next.
+//! Tests pipelined HTTP/1 requests with bodies: the state of one request must not affect the next request.
 
 use bytes::Bytes;
 use highwire::body::BodyError;
@@ -25,13 +25,13 @@ async fn count(mut body: Body) -> Result<usize, BodyError> {
 
 fn app() -> App {
     App::new()
-        // Answers some time after the end of its body.
+        // Answers some time after the end of the request's body.
         .post("/late", async |body: Body| {
             let bytes = count(body).await?;
             sleep(Duration::from_millis(20)).await;
             Ok::<_, BodyError>(format!("late {bytes}"))
         })
-        // Answers without reading its body. A task reads it later.
+        // Answers without reading the request's body. A task reads the body later.
         .post("/beside", async |body: Body| {
             spawn(async move {
                 sleep(Duration::from_millis(200)).await;
@@ -50,8 +50,8 @@ fn head(path: &str, framing: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nHost: a.example\r\n{framing}\r\n\r\n")
 }
 
-/// Plays each pair of routes on one connection: sends the first request together with the head and the first bytes of
-/// the second one, and the rest after the first response.
+/// Plays each pair of routes on one connection. Sends the first request together with the head and the first bytes of
+/// the second request, and the rest after the first response.
 fn pairs(engine: Engine) {
     let set = |config: &mut Config| (config.engine, config.workers) = (engine, 1);
     let handle = app().configure(set).listen("127.0.0.1:0").expect("a free port").start().expect("the server starts");
@@ -90,8 +90,8 @@ fn each_body_is_its_own_on_readiness() {
     assert!(READ.lock().expect("no panic").iter().all(|&bytes| bytes == 5), "{READ:?}");
 }
 
-/// A malformed request follows one that was answered, while the connection still keeps the exchange of the first one.
-/// The error response needs an exchange of its own, even if its body is sent in parts.
+/// A malformed request follows an answered request, while the connection still keeps the exchange of the answered one.
+/// The error response needs a separate exchange, even if its body is sent in parts.
 #[test]
 fn an_error_behind_an_answer_has_an_answer_of_its_own() {
     let on_error = |status: StatusCode, text: &str| {

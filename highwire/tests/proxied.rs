@@ -1,5 +1,5 @@
-//! Servers behind a proxy that forwards connections: the PROXY protocol before HTTP and before TLS. Real sockets, on
-//! both drivers.
+//! Tests servers behind a proxy that forwards connections: the PROXY protocol before HTTP and before TLS. The tests use
+//! real sockets and both drivers.
 #![cfg(feature = "tls")]
 
 mod tls_peer;
@@ -46,7 +46,7 @@ fn the_proxy_says_whose_connection_it_is() {
         for (header, expected) in [
             (&b"PROXY TCP4 192.0.2.1 198.51.100.1 4711 443\r\n"[..], "192.0.2.1:4711"),
             (b"PROXY TCP6 2001:db8::1 ::1 4711 443\r\n", "[2001:db8::1]:4711"),
-            // The proxy does not name the client: the peer is the proxy's address, and not `Peer::Local`.
+            // The proxy does not name the client, so the peer is the proxy's address, and not `Peer::Local`.
             (b"PROXY UNKNOWN\r\n", "127.0.0.1"),
             (two, "192.0.2.7:4711"),
         ] {

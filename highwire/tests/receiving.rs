@@ -1,5 +1,5 @@
-//! A connection that has paused reception must resume it when it has room. The driver delivers bytes in pieces that a
-//! kernel delivers only rarely.
+//! Tests that a connection that has paused reception resumes it when it has room. The driver delivers bytes in pieces
+//! that a kernel delivers only rarely.
 
 mod memory;
 

@@ -1,7 +1,7 @@
-//! The client as handlers see it: the address of a client that has reset its connection before the server accepts it,
-//! and the address and TLS properties that a `not_found` handler gets.
+//! Tests the client as handlers see it: the address of a client that has reset its connection before the server accepts
+//! the connection, and the address and TLS properties that a `not_found` handler gets.
 //!
-//! Needs a real kernel: only a real socket loses the address of its peer when the peer resets the connection.
+//! Needs a real kernel, because only a real socket loses the address of its peer when the peer resets the connection.
 #![cfg(feature = "tls")]
 
 mod tls_peer;
@@ -30,9 +30,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The time for which the handler of a busy worker blocks.
 const BUSY: Duration = Duration::from_millis(20);
 
-/// The number of batches of connections that are reset. If the worker is busy, a batch arrives during one call of its
-/// handler.
+/// The number of batches of connections that are reset. If the worker is busy, a batch usually arrives during one call
+/// of the handler.
 const BATCHES: usize = 40;
+/// The number of connections in a batch.
 const RESETS_IN_A_BATCH: usize = 25;
 
 /// The paths of a handler that is called when the head has arrived, one that takes the whole body, and an async one.
@@ -42,7 +43,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The number of requests whose handler saw the right peer, which `X-From` names, and descriptions of the others.
+/// The number of requests whose handler saw the right peer, which `X-From` names, and descriptions of the other
+/// requests.
 #[derive(Default)]
 struct Seen {
     right: usize,
@@ -100,7 +102,7 @@ fn reset(address: &str, path: &str) {
     SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("an option");
 }
 
-/// Keeps the server's only worker in a handler, until `over` is true or [`PATIENCE`] has passed.
+/// Keeps the server's only worker in a handler most of the time, until `over` is true or [`PATIENCE`] has passed.
 fn keep_busy(address: &str, over: &AtomicBool) {
     let begun = Instant::now();
     while !over.load(Ordering::Acquire) && begun.elapsed() < PATIENCE {
@@ -128,14 +130,14 @@ fn check_resets(engine: Engine, worker: Worker) {
         }
         for batch in 0..BATCHES {
             if worker == Worker::Busy {
-                // Waits for a new call of the handler: skips the reports of earlier calls.
+                // Skips the reports of earlier calls of the handler, and waits for a new call.
                 entered.try_iter().for_each(drop);
                 entered.recv_timeout(PATIENCE).expect("the busy handler is called");
             }
             for number in 0..RESETS_IN_A_BATCH {
                 reset(address, PATHS[(batch + number) % PATHS.len()]);
             }
-            // After those, one client waits for its response.
+            // After these resets, another client waits for its response.
             let (stream, local) = connect(address);
             let answer = exchange_text(stream, post(PATHS[batch % PATHS.len()], local));
             assert!(answer.starts_with("HTTP/1.1 20"), "{engine:?}, {worker:?}: {answer}");

@@ -1,7 +1,7 @@
-//! Server names (SNI) stay with their connections: a handler never gets the name from another handshake on the same
-//! worker, whether that handshake failed, was cut short or is in progress.
+//! Tests that server names (SNI) stay with their connections: a handler does not get the name from another handshake on
+//! the same worker, whether that handshake failed, was cut short or is in progress.
 //!
-//! Needs a real kernel: the handshakes of several sockets arrive in pieces and take turns on one worker.
+//! Needs a real kernel, because the handshakes of several sockets arrive in pieces and take turns on one worker.
 #![cfg(feature = "tls")]
 
 mod tls_peer;
@@ -24,8 +24,8 @@ use tls_peer::{Authority, Client, TLS12, TLS13};
 /// The longest time that a step of a test may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The number of attacks, each with victims around it. Every kind of attack meets every kind of victim twelve times at
-/// least.
+/// The number of attacks, each with one or two connections of a victim. Every kind of attack meets every kind of victim
+/// at least twelve times.
 const ROUNDS: usize = 1000;
 
 const ATTACKER: &str = "attacker.example";
@@ -33,9 +33,9 @@ const ATTACKER: &str = "attacker.example";
 /// The kinds of attacks. All attackers send a server name that no other client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attack {
-    /// Offers only a protocol (ALPN) that the server does not speak, so that the handshake fails.
+    /// Offers only a protocol (ALPN) that the server does not speak, so the handshake fails.
     Protocol,
-    /// The same with a hello in two pieces, and a victim's handshake between them.
+    /// The same as `Protocol`, with a hello in two pieces and a victim's handshake between the pieces.
     ProtocolInPieces,
     /// Sends half of a hello, then closes its direction.
     HalfHello,
@@ -196,7 +196,7 @@ fn victims(authority: &Authority) -> Vec<Victim> {
     victims
 }
 
-/// A connection for pings: when the worker has answered one, it has received everything that was sent before.
+/// A connection for pings. When the worker has answered a ping, it has received all bytes that were sent earlier.
 struct Pacer(TcpStream);
 
 impl Pacer {
@@ -287,7 +287,7 @@ fn check(engine: Engine) {
 
 #[test]
 fn names_stay_with_their_connections_on_uring() {
-    // On a thread of its own: the kernel interrupts the thread that made a ring when it takes the ring down.
+    // Uses a separate thread, because the kernel interrupts the thread that made a ring when it removes the ring.
     match std::thread::spawn(|| highwire_io::Uring::new().map(drop)).join().expect("no panic") {
         Ok(()) => check(Engine::Uring),
         Err(error) => println!("not run: io_uring is unavailable: {error}"),

@@ -1,9 +1,9 @@
-//! Request bodies that handlers read in parts, at their own pace: every byte arrives, and the connection serves the
-//! next request. Many sizes lie around 64 KiB and 128 KiB, where the server stops receiving until the handler has
-//! caught up.
+//! Tests request bodies that handlers read in parts, at their own pace. Every byte must arrive, and the connection must
+//! serve the next request. Many sizes are around 64 KiB and 128 KiB, where the server stops receiving until the handler
+//! has caught up.
 //!
-//! Needs a real kernel: the outcome depends on how much of a body waits in socket buffers while the server does not
-//! receive. Earlier, bodies of 64 KiB and more were answered with 408 although every byte had arrived.
+//! Needs a real kernel, because the outcome depends on how much of a body waits in socket buffers while the server does
+//! not receive. The server once answered bodies of 64 KiB and more with 408, although every byte had arrived.
 #![cfg(feature = "tls")]
 
 mod tls_peer;
@@ -25,20 +25,21 @@ use testkit::http1::Http1;
 use testkit::http2::{Answer, Http2};
 use tls_peer::{Authority, Client, simple};
 
-/// The longest time without progress in the client: less than the 10 seconds after which the server answers 408, so
-/// that a stalled body always fails the test.
+/// The longest time without progress in the client. It is less than the 10 seconds after which the server answers 408,
+/// so that a stalled body fails the test.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Connections at once. The handlers mostly wait, so this is more than the number of cores.
+/// The number of connections at once. The handlers mostly wait, so there may be more connections than cores.
 const PARALLEL: usize = 8;
 
 const SIZES: [usize; 14] =
     [0, 1, 60_000, 65_535, 65_536, 65_537, 70_000, 100_000, 131_071, 131_072, 131_073, 300_000, 1_000_000, 4_000_000];
 
-/// Bytes in a chunk of a chunked body: less than a TLS record, and no divisor of the sizes above.
+/// The number of bytes in a chunk of a chunked body. It is less than a TLS record has, and divides no size above except
+/// 0.
 const CHUNK_BYTES: usize = 16_001;
 
-/// Bytes in a part of a multipart form: more than are written to a spool file at once.
+/// The number of bytes in a part of a multipart form, which is more than are written to a spool file at once.
 const PART_BYTES: usize = 300_001;
 
 const MULTIPART: &str = "multipart/form-data; boundary=streamed-bodies";
@@ -225,7 +226,7 @@ enum Framing {
     Http2,
 }
 
-/// One connection, which sends a body of every size.
+/// One connection, which sends a body of each of [`SIZES`].
 #[derive(Clone, Debug)]
 struct Row {
     path: String,
@@ -422,7 +423,7 @@ fn check(engine: Engine) {
 
 #[test]
 fn bodies_reach_slow_handlers_whole_on_uring() {
-    // On a thread of its own: the kernel interrupts the thread that made a ring when it takes the ring down.
+    // Uses a separate thread, because the kernel interrupts the thread that made a ring when it removes the ring.
     match std::thread::spawn(|| highwire_io::Uring::new().map(drop)).join().expect("no panic") {
         Ok(()) => check(Engine::Uring),
         Err(error) => println!("not run: io_uring is unavailable: {error}"),

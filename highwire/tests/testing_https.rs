@@ -6,7 +6,7 @@ use highwire::testing::Client;
 use highwire::{App, Https, Response, Scheme, StatusCode, Tls, body, time};
 use std::time::Duration;
 
-/// More bytes than a TLS record has, and than the simulated link holds.
+/// A number of bytes that is larger than a TLS record and than the buffer of the simulated link.
 const LARGE: usize = 300_001;
 
 fn pattern(length: usize) -> Vec<u8> {

@@ -1,5 +1,5 @@
-//! TLS sessions against a rustls client: versions, ALPN, names, client certificates, data, closing, and hostile peers.
-//! In memory, without sockets.
+//! Tests TLS sessions with a rustls client: versions, ALPN, names, client certificates, data, closing, and hostile
+//! peers. The tests run in memory, without sockets.
 #![cfg(feature = "tls")]
 
 mod tls_peer;
@@ -92,7 +92,8 @@ fn the_certificate_is_the_one_for_the_name() {
         ("A.EXAMPLE", Some("a.example")),
         ("y.b.example", Some("a.example")),
         ("x.b.example", Some("x.b.example")),
-        // A wildcard is one label. A name without a certificate gets the default one, which the client refuses.
+        // A wildcard stands for one label. For a name without a certificate, the session sends the default certificate,
+        // which the client refuses.
         ("z.y.b.example", None),
         ("b.example", None),
         ("other.example", None),
@@ -150,7 +151,7 @@ fn clients_show_certificates_where_they_have_to() {
     }
 }
 
-/// The length of several records. Not a multiple of a record's length.
+/// A number of bytes that takes several records, and is not a multiple of a record's length.
 const LARGE: usize = 5 * RECORD_BYTES + 1_234;
 
 #[test]
@@ -253,7 +254,8 @@ fn half_a_record_and_new_keys_do_not_disturb_sending() {
             assert!(out.is_empty());
             assert_eq!(pair.plain.len(), 10 * (round + 1));
             if version == Version::Tls13 {
-                // The client renews its keys and asks the server to do so too, which it does with the next answer.
+                // The client renews its keys and asks the server to do so too, which the server does with the next
+                // answer.
                 pair.client.refresh_traffic_keys().expect("new keys");
                 pair.carry().expect("an update");
             }
@@ -267,7 +269,7 @@ fn closing_is_heard_by_both_sides() {
     let server = simple(&authority).build().expect("settings").current();
     for (_, versions) in BOTH {
         let client = Client { versions, ..Client::of(&authority) }.config();
-        // The client closes first: its data before that counts, bytes after it do not, and the server can still send.
+        // The client closes first. Its earlier data counts, its later bytes do not, and the server can still send.
         let mut pair = connect(client.clone(), server.clone(), "a.example");
         pair.say(b"last");
         pair.client.send_close_notify();
@@ -355,7 +357,7 @@ fn a_handshake_that_never_ends_is_ended() {
         assert!(error.is_peers_fault(), "{error}");
         assert_eq!(&out[..2], [0x15, 3], "an alert");
     }
-    // A hello that stops is no error, and takes little memory.
+    // An incomplete hello is not an error, and takes little memory.
     let mut pair = Pair::new(Client::of(&authority).config(), server, "a.example");
     let hello = pair.client_bytes();
     let mut out = Vec::new();
@@ -417,7 +419,7 @@ fn garbage_never_panics() {
         state
     };
     for round in 0..2_000 {
-        // During a handshake and after one. Random bytes alone, or after the head of a record.
+        // Sends random bytes, alone or after the head of a record, during a handshake and after one.
         let mut pair = if round % 4 == 0 {
             connect(Client::of(&authority).config(), server.clone(), "a.example")
         } else {

@@ -194,11 +194,11 @@ fn machines_that_share_a_ticket_file_resume_each_others_sessions() {
         assert!(!resumed(&one));
         assert!(resumed(&two));
         assert!(resumed(&one));
-        // The new key is the first one; the old one still decrypts.
+        // The first key encrypts new tickets. The old key still decrypts.
         folder.write("tickets", hex_key(2) + &hex_key(1));
         assert_eq!(one.look(), Looked::Reloaded);
         assert!(resumed(&one));
-        // The ticket is encrypted with the new key now, which the other machine has not read yet.
+        // The client's ticket is now encrypted with the new key, which the other machine has not read yet.
         assert!(!resumed(&two));
         assert_eq!(two.look(), Looked::Reloaded);
         assert!(resumed(&two));
@@ -264,7 +264,8 @@ fn without_tickets_nothing_is_resumed_and_other_settings_share_nothing() {
     }
 }
 
-/// Returns a client that trusts every certificate and can verify P-256 only, and its verifier, which keeps the staple.
+/// Returns a client that trusts every certificate and can only verify signatures with P-256, and the client's verifier,
+/// which keeps the staple.
 fn trusting() -> (Arc<ClientConfig>, Arc<AcceptAny>) {
     let verifier = AcceptAny::new(&[SignatureScheme::ECDSA_NISTP256_SHA256]);
     let provider = rustls::crypto::aws_lc_rs::default_provider();

@@ -1,4 +1,4 @@
-//! Servers under TLS. Needs a real kernel: a turn must find many connections ready at once.
+//! Tests servers under TLS. Needs a real kernel, because a turn must find many connections ready at once.
 #![cfg(feature = "tls")]
 
 mod tls_peer;
@@ -16,7 +16,7 @@ use tls_peer::{Authority, Client, simple};
 /// Much longer than the handshake timeout of the test, and much shorter than its other timeouts.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// More handshakes than a worker processes per turn.
+/// The number of handshakes at once, which is more than a worker processes per turn.
 const PEERS: usize = 32;
 
 #[test]
@@ -66,7 +66,7 @@ fn a_handshake_that_waited_for_its_turn_keeps_its_deadline() {
     }
 }
 
-/// Sends back the received bytes, and then a word for how they ended.
+/// Sends back the received bytes, and then `end`, or `broken` after an error.
 async fn echo(mut stream: RawStream) {
     let end: &[u8] = loop {
         match stream.read().await {
@@ -83,7 +83,7 @@ fn an_end_that_the_peer_has_said_stays_said_when_its_connection_ends_behind_it()
     for engine in [Engine::Uring, Engine::Readiness] {
         let authority = Authority::new("test");
         let late = async |upgrade: Upgrade| {
-            // By then, all bytes of the peer have arrived, and its end.
+            // After this time, all bytes of the peer and the end of its direction have arrived.
             highwire::time::sleep(Duration::from_millis(100)).await;
             upgrade.accept("echo", echo)
         };

@@ -1,7 +1,7 @@
-//! Libraries that need tokio, inside handlers: a database query through sqlx, a request through reqwest to the server
-//! itself.
+//! Tests libraries that need tokio, inside handlers: a database query through sqlx, and a request through reqwest to
+//! the server itself.
 //!
-//! Needs a real kernel: tokio has sockets, threads and timers of its own.
+//! Needs a real kernel, because tokio has its own sockets, threads and timers.
 #![cfg(feature = "tokio")]
 
 use highwire::server::Engine;
@@ -16,13 +16,14 @@ use testkit::http1::{self, Http1};
 /// The longest time that a request may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Connections at once: more than workers, so that handlers of one worker wait at the same time.
+/// The number of connections at once. There are more connections than workers, so handlers of one worker wait at the
+/// same time.
 const CONNECTIONS: usize = 8;
 
-/// Requests of each kind on each connection.
+/// The number of requests of each kind on each connection.
 const ROUNDS: usize = 5;
 
-/// Returns a database in memory. It lasts only as long as its connection, so the pool keeps exactly one.
+/// Returns a database in memory. It lasts only as long as its connection, so the pool keeps exactly one connection.
 fn database() -> SqlitePool {
     let options = SqlitePoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
     options.connect_lazy("sqlite::memory:").expect("an address that sqlx accepts")
@@ -66,7 +67,7 @@ async fn spawned() -> String {
 }
 
 fn app() -> App {
-    // Made on the worker's thread: the pool and the client find the runtime that is entered there.
+    // The pool and the client are made on the worker's thread, so they find the runtime that is entered there.
     App::new()
         .per_worker(database)
         .per_worker(client)

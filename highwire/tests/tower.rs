@@ -1,4 +1,4 @@
-//! An axum `Router` on Highwire, unchanged: its extractors, bodies in both directions, and its own middleware.
+//! Tests an unchanged axum `Router` on Highwire: its extractors, bodies in both directions, and its own middleware.
 #![cfg(feature = "tower")]
 
 use axum::extract::{Path, Query, State};
@@ -65,7 +65,7 @@ fn bodies_cross_both_ways() {
     let mut client = client();
     let answer = client.post("/json").header("content-type", "application/json").body(r#"{"a":[1,2]}"#).send();
     assert_eq!(answer.text(), r#"{"a":[1,2]}"#);
-    // More bytes than the channel between them holds.
+    // More bytes than the channel between Highwire and axum holds.
     let long: Vec<u8> = (0..600_000_u32).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
     let answer = client.post("/echo").body(long.clone()).send();
     assert!(answer.bytes() == long, "{} bytes", answer.bytes().len());

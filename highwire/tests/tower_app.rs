@@ -261,7 +261,7 @@ fn there_are_bounds() {
         .configure(|config| (config.memory, config.limits.body_bytes) = (Some(200_000), 200_000));
     let service = start(app);
     let half: &'static str = Box::leak("x".repeat(75_000).into_boxed_str());
-    // The memory does not suffice for the waiting request and another one. After the first is dropped, it does.
+    // The memory does not suffice for the waiting request and another one. It does once the waiting request is dropped.
     let waiting = Sent::of(&[half]).without_end();
     let kept = service.clone().call(request("POST", "/").body(waiting).expect("a request"));
     let statuses: Vec<u16> = (0..3)
@@ -340,7 +340,7 @@ fn curl(arguments: &[&str], input: &[u8]) -> Vec<u8> {
 #[test]
 fn an_app_stands_in_an_axum_router_on_hyper() {
     if Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_err() {
-        // Writes to standard error directly: the test runner hides what a passing test prints with macros.
+        // Writes directly to standard error, because the test harness captures the output of macros in passing tests.
         let _ = writeln!(std::io::stderr(), "not run: curl is not installed");
         return;
     }

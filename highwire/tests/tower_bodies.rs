@@ -1,4 +1,5 @@
-//! Request and response bodies of apps as services: back-pressure in both directions, dropped bodies, timeouts.
+//! Tests the bodies of requests and responses of apps as services: back-pressure in both directions, dropped bodies,
+//! timeouts.
 #![cfg(feature = "tower")]
 
 mod asked;
@@ -123,7 +124,7 @@ fn a_body_that_its_handler_does_not_read_is_not_asked_for_and_ends_with_it() {
     let answer = service.clone().call(request("POST", "/").body(body).expect("a request"));
     run(async {
         turns(&service).await;
-        // The parts that wait for the handler, and those that it has taken.
+        // The largest number of parts that wait for the handler or that it has taken.
         let most = 64 * 1024 / PART + 2;
         let count = asked.load(Ordering::SeqCst);
         assert!((2..=most).contains(&count), "{count} parts");
@@ -232,7 +233,7 @@ fn whoever_is_too_slow_is_cut() {
         let failed = run(async {
             let asked = request("GET", uri).body(Sent::nothing()).expect("a request");
             let mut body = ask(&service, asked).await.into_body();
-            // Reads nothing of the body before it is cut.
+            // Reads nothing of the body before the server cuts it.
             while cut(&service).await < expected_cut {}
             loop {
                 if let Err(error) = next(&mut body).await.expect("no end") {

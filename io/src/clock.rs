@@ -1,4 +1,4 @@
-//! Time as the drivers report it: nanoseconds since the start of a clock, so that the simulator can use virtual time.
+//! The drivers' time, counted in nanoseconds from a clock's zero point, so that the simulator can use virtual time.
 
 use std::ops::{Add, Sub};
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// A moment of a driver's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant {
-    /// Nanoseconds since the clock's start.
+    /// The number of nanoseconds since the clock's zero point.
     pub nanoseconds: u64,
 }
 
@@ -33,7 +33,7 @@ impl Sub<Instant> for Instant {
     }
 }
 
-/// The system's monotonic clock, counted from its creation.
+/// A clock that starts at one second and follows the system's monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct RealClock {
     start: std::time::Instant,
@@ -51,18 +51,19 @@ impl RealClock {
     }
 }
 
-/// Returns the nanoseconds since the first call, by the system's monotonic clock. Use it to measure durations.
+/// Returns the number of nanoseconds since the first call, by the system's monotonic clock. Use it to measure
+/// durations.
 pub fn stopwatch() -> u64 {
     static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
     START.elapsed().as_nanos() as u64
 }
 
-/// Returns the nanoseconds since 1970 by the system's clock; 0 if the clock is set to an earlier time.
+/// Returns the number of nanoseconds since 1970 by the system's clock; 0 if the clock is set to an earlier time.
 pub fn unix_nanoseconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Returns the seconds since 1970 by the system's clock.
+/// Returns the number of seconds since 1970 by the system's clock; 0 if the clock is set to an earlier time.
 pub fn unix_seconds() -> u64 {
     unix_nanoseconds() / 1_000_000_000
 }

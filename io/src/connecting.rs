@@ -1,11 +1,13 @@
-//! Connection attempts in progress. The kernel's events name an attempt by its slot, the loop by its token.
+//! Connection attempts in progress. The driver's events identify an attempt by its id, and the loop's operations
+//! identify it by its token.
 
 use crate::SocketId;
 use crate::slots::Slots;
 use std::collections::HashMap;
 use std::io;
 
-/// The attempts of one driver. `T` is the socket with its peer, or the address in the simulator.
+/// The attempts of one driver. `T` is the socket and its peer in the real drivers, and the peer's address in the
+/// simulator.
 #[derive(Debug)]
 pub(crate) struct Connecting<T> {
     attempts: Slots<(u64, T)>,
@@ -20,7 +22,7 @@ impl<T> Connecting<T> {
     /// Checks that no attempt in progress has the token.
     ///
     /// # Errors
-    /// Returns [`io::ErrorKind::AlreadyExists`] otherwise.
+    /// Returns [`io::ErrorKind::AlreadyExists`] if an attempt in progress has it.
     pub(crate) fn check(&self, token: u64) -> io::Result<()> {
         if !self.by_token.contains_key(&token) {
             return Ok(());
@@ -29,10 +31,10 @@ impl<T> Connecting<T> {
         Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
     }
 
-    /// Adds an attempt and returns its id. The connected socket gets another id.
+    /// Adds an attempt and returns its id. Once the socket is connected, it gets another id.
     ///
     /// # Errors
-    /// As [`check`](Self::check).
+    /// Returns the same error as [`check`](Self::check).
     pub(crate) fn insert(&mut self, token: u64, value: T) -> io::Result<SocketId> {
         self.check(token)?;
         let attempt = self.attempts.insert((token, value));
@@ -44,14 +46,14 @@ impl<T> Connecting<T> {
         self.attempts.get(attempt).map(|(_, value)| value)
     }
 
-    /// Ends an attempt. Returns its token and value.
+    /// Removes an attempt and returns its token and value, or `None` if there is no such attempt.
     pub(crate) fn remove(&mut self, attempt: SocketId) -> Option<(u64, T)> {
         let (token, value) = self.attempts.remove(attempt)?;
         self.by_token.remove(&token);
         Some((token, value))
     }
 
-    /// Ends the attempt with this token. Returns its id and value.
+    /// Removes the attempt with this token and returns its id and value, or `None` if there is no such attempt.
     pub(crate) fn cancel(&mut self, token: u64) -> Option<(SocketId, T)> {
         let attempt = self.by_token.remove(&token)?;
         let (_, value) = self.attempts.remove(attempt)?;

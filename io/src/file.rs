@@ -1,12 +1,12 @@
 //! Files below a folder, for a server that must not expose any other files.
 //!
-//! A path cannot leave the folder, neither by `..` nor by a symbolic link, even while another process moves files. On
-//! Linux the kernel ensures this (`openat2` with `RESOLVE_BENEATH`), on other systems the crate cap-std.
+//! A path cannot leave the folder, neither by `..` nor by a symbolic link, even while another process moves files. The
+//! kernel ensures this on Linux (`openat2` with `RESOLVE_BENEATH`), and the crate cap-std on other systems.
 //!
-//! There are two ways to open and to read a file. [`Files::open_now`] and [`File::read_now`] never wait for a disk:
-//! they return `None` if the kernel does not have the path or the bytes in its caches. [`Files::open`] and
-//! [`File::read`] may wait, so a worker leaves them to other threads. Only Linux reports whether something is in its
-//! caches. The simulator's implementation is [`sim::files`](crate::sim::files).
+//! There are two ways to open and to read a file. [`Files::open_now`] and [`File::read_now`] do not wait for a disk.
+//! They return `None` if the kernel does not have the path or the bytes in its caches, and always on systems other than
+//! Linux, which do not report that. [`Files::open`] and [`File::read`] may wait, so a worker usually calls them on
+//! other threads. The simulator's implementation is [`sim::files`](crate::sim::files).
 
 pub use crate::sys::FileHandle;
 pub use crate::sys::file::{Folder, Open};
@@ -20,13 +20,14 @@ pub trait Files {
     /// The type of an open file.
     type File: File;
 
-    /// Opens a file for reading. The path is relative, and its parts are separated by slashes.
+    /// Opens a file or folder for reading. The path is relative, and its parts are separated by slashes.
     ///
     /// # Errors
-    /// Returns the system's error, such as not found, no permission, or no free descriptor;
-    /// [`io::ErrorKind::WouldBlock`] if the system asks to try again later. Returns [`io::ErrorKind::PermissionDenied`]
-    /// also if the path would leave the folder, and [`io::ErrorKind::InvalidInput`] if it is not a path (it contains
-    /// NUL) or names neither a file nor a folder.
+    /// Returns the system's error, for example if the file does not exist, may not be read, or no descriptor is free;
+    /// [`io::ErrorKind::WouldBlock`] if the file can only be opened later, for example because a program has a lease on
+    /// it. Also returns [`io::ErrorKind::PermissionDenied`] if the path would leave the folder, and
+    /// [`io::ErrorKind::InvalidInput`] if the path is invalid (for example because it contains NUL) or names neither a
+    /// file nor a folder.
     fn open(&self, path: &[u8]) -> io::Result<Self::File>;
 
     /// Opens a file if that is possible without waiting. Returns `None` if its path may have to be looked up on a disk.
@@ -39,20 +40,20 @@ pub trait Files {
 /// The properties of a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// True if it is a folder, which has no bytes to read.
+    /// True for a folder, which has no bytes to read.
     pub is_folder: bool,
     /// The length in bytes.
     pub length: u64,
     /// The time of the last change to the bytes. Programs can set it to any time.
     pub modified: SystemTime,
-    /// The time of the last change to the bytes or properties, which programs cannot set. The same as `modified` on
-    /// Windows.
+    /// The time of the last change to the bytes or properties, which programs normally cannot set. On Windows, the same
+    /// as `modified`.
     pub changed: SystemTime,
     /// The file's number in its file system (inode), the same for all paths to the file. On Windows, the creation time.
     pub number: u64,
 }
 
-/// The content of a folder: see [`Folder::list`].
+/// The content of a folder, as [`Folder::list`] returns it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// The names and properties of files and folders, in no particular order.
@@ -63,7 +64,7 @@ pub struct Listing {
 
 /// An open file. Several threads can read it at the same time.
 pub trait File: fmt::Debug + Send + Sync {
-    /// Returns the properties that it had when it was opened.
+    /// Returns the properties that the file had when it was opened.
     fn metadata(&self) -> Metadata;
 
     /// Reads bytes from `offset` on without waiting. Returns their number, 0 at the end of the file, or `None` if they
@@ -74,7 +75,7 @@ pub trait File: fmt::Debug + Send + Sync {
     fn read_now(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>>;
 
     /// Reads bytes from `offset` on, and waits for the disk if necessary. Returns their number, 0 at the end of the
-    /// file. Must be called only on threads that may wait.
+    /// file. Call this only on threads that may wait.
     ///
     /// # Errors
     /// Returns the same errors as [`read_now`](Self::read_now).
@@ -87,7 +88,7 @@ pub trait File: fmt::Debug + Send + Sync {
     }
 }
 
-/// Tests that every implementation passes.
+/// Tests of the implementation for Linux and of the portable one.
 #[cfg(all(test, unix))]
 mod tests {
     macro_rules! tests_of {
@@ -231,8 +232,8 @@ mod tests {
                     let folder = place.folder();
                     let names = std::thread::scope(|scope| {
                         let listed = scope.spawn(|| {
-                            // Root may open everything, so the thread becomes another user. The raw system call affects
-                            // only this thread; the function of the C library affects all.
+                            // Root may open everything, so a thread of root becomes another user. The raw system call
+                            // affects only this thread; the function of the C library affects all.
                             // SAFETY: the calls take only numbers.
                             unsafe {
                                 if libc::geteuid() == 0 {
@@ -272,6 +273,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     tests_of!(linux, crate::sys::linux::file::Folder);
-    // On Linux, cap-std uses openat2 itself: this tests what surrounds it, and not its own resolution of paths.
+    // On Linux, cap-std itself uses openat2. This therefore tests our code around cap-std, and not cap-std's own
+    // resolution of paths.
     tests_of!(portable, crate::sys::portable::file::Folder);
 }

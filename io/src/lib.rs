@@ -1,9 +1,9 @@
-//! The I/O of Highwire: an event loop queues operations, and a driver performs them and reports completions.
+//! The I/O of Highwire. An event loop queues operations, and a driver performs them and reports completions.
 //!
 //! [`driver`] defines the contract that every driver keeps. There are three drivers: [`Uring`] (io_uring),
-//! [`Readiness`] (epoll or kqueue, through mio) and [`sim`] (an in-memory network with virtual time and the faults that
-//! a kernel can report). The other modules provide listeners, files, host name lookup, wakes across threads, clocks,
-//! signals, randomness, memory limits and CPU affinity.
+//! [`Readiness`] (epoll, kqueue or their Windows equivalent, through mio) and [`sim`] (an in-memory network with
+//! virtual time and the faults that a kernel can report). The other modules provide listeners, files, host name lookup,
+//! wakes across threads, clocks, signals, randomness, memory limits and CPU affinity.
 //!
 //! This crate contains no HTTP.
 #![deny(missing_docs)]

@@ -1,4 +1,4 @@
-//! Listeners: parsing of addresses, socket options, inherited descriptors.
+//! Listening sockets, their addresses and their options.
 
 use crate::sys::Waitable;
 use crate::sys::listen::{self as system, Acceptor};
@@ -91,7 +91,7 @@ pub const SHARES_PORTS: bool = system::SHARES_PORTS;
 /// Options of a listener and its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The number of connections that the kernel queues until they are accepted. The system may lower it
+    /// The most connections that the kernel queues until they are accepted. The system may lower it
     /// (`net.core.somaxconn`).
     pub backlog: u32,
     /// True to send small segments immediately (TCP_NODELAY).
@@ -102,11 +102,12 @@ pub struct Options {
     pub reuse_port: bool,
     /// True if an IPv6 listener accepts only IPv6 connections.
     pub only_v6: bool,
-    /// The unsent bytes per connection above which the kernel takes no more (TCP_NOTSENT_LOWAT). The limit bounds the
-    /// kernel memory that a slow reader costs, and lets the loop see that a slow reader still reads.
+    /// The number of unsent bytes per connection above which the kernel takes no more (TCP_NOTSENT_LOWAT, set on Linux
+    /// only). The limit bounds the kernel memory per slow reader, and lets the loop see that a slow reader still reads.
+    /// The driver may lift it for large parts of files.
     pub unsent_bytes: Option<u32>,
     /// The time for which the kernel waits for a connection's first bytes before it reports the connection
-    /// (TCP_DEFER_ACCEPT).
+    /// (TCP_DEFER_ACCEPT, set on Linux only).
     pub defer_accept: Option<Duration>,
 }
 
@@ -124,20 +125,22 @@ impl Default for Options {
     }
 }
 
-/// A bound, listening socket. Dropping it closes the socket and removes the file of a unix socket that it has created.
+/// A bound, listening socket. Dropping it closes this handle of the socket and removes the file of a unix socket that
+/// this listener has created.
 #[derive(Debug)]
 pub struct Listener {
     acceptor: Acceptor,
     address: Address,
-    /// The path to remove, if this listener has created it.
+    /// The path of the socket file to remove, if this listener has created one.
     path: Option<PathBuf>,
 }
 
 impl Listener {
-    /// Binds a socket and listens.
+    /// Binds a socket and listens. For [`Address::Inherited`], takes over the listening descriptor instead and ignores
+    /// `options`.
     ///
     /// # Errors
-    /// Returns an error with the address, for example if it is in use, not permitted, or not an address of this
+    /// Returns an error that names the address, for example if it is in use, not permitted, or not an address of this
     /// machine.
     pub fn bind(address: &Address, options: &Options) -> io::Result<Listener> {
         let named = |error: io::Error| io::Error::new(error.kind(), explain(address, &error));
@@ -159,7 +162,7 @@ impl Listener {
     /// descriptors from 3 on. The result is empty if there are none.
     ///
     /// # Errors
-    /// Returns an error if one of these descriptors is not a listening socket.
+    /// Returns an error if one of these descriptors is not a listening socket or cannot be set up.
     pub fn inherited() -> io::Result<Vec<Listener>> {
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
         match (number("LISTEN_PID"), number("LISTEN_FDS")) {
@@ -175,7 +178,8 @@ impl Listener {
         &self.address
     }
 
-    /// Returns a second handle of the same socket and queue. It does not remove the file of a unix socket.
+    /// Returns a second handle of the same socket and queue. Dropping the second handle does not remove the file of a
+    /// unix socket.
     ///
     /// # Errors
     /// Returns the system's error.
@@ -204,7 +208,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // Another process may have removed it, and a destructor cannot return an error.
+            // Another process may have removed the file, and a destructor cannot return an error.
             let _ = std::fs::remove_file(path);
         }
     }

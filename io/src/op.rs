@@ -24,8 +24,8 @@ pub struct ListenerId(pub u32);
 
 /// The other end of a connection.
 ///
-/// There is no value for an unknown peer, because programs may trust local peers. A driver drops a connection whose
-/// peer it cannot identify.
+/// There is no variant for an unknown peer: programs may trust local peers, and must not take an unknown peer for one.
+/// A driver drops a connection whose peer it cannot identify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
     /// A process on this machine, connected through a unix socket.
@@ -51,49 +51,53 @@ pub enum Op {
     Send {
         /// The socket.
         socket: SocketId,
-        /// The first byte in [`Queue::output`].
+        /// The index of the first byte in [`Queue::output`].
         start: u32,
-        /// One past the last byte.
+        /// The index after the last byte.
         end: u32,
         /// True if another operation that sends, a `Shutdown` or a `Close` follows immediately for the same socket. The
-        /// kernel may hold the bytes back until then, so that both leave in one packet.
+        /// kernel may hold these bytes back until then, to send them in one packet with the following ones.
         more: bool,
     },
-    /// Send shared bytes without copying them. [`Completion::Drained`] follows when all bytes of the socket are sent.
+    /// Send shared bytes, which the driver does not copy. Unless the loop closes the socket first,
+    /// [`Completion::Drained`] follows when all bytes of the socket are sent, or [`Completion::Failed`] if the
+    /// connection breaks.
     SendBytes {
         /// The socket.
         socket: SocketId,
         /// The bytes to send.
         bytes: Bytes,
     },
-    /// Send a part of an open file. [`Completion::Drained`] follows when all bytes of the socket are sent, or
-    /// [`Completion::Failed`] if the file ends before the part does or cannot be read.
+    /// Send a part of an open file. Unless the loop closes the socket first, [`Completion::Drained`] follows when all
+    /// bytes of the socket are sent, or [`Completion::Failed`] if the connection breaks, or if the file ends before the
+    /// part does or cannot be read.
     SendFile {
         /// The socket.
         socket: SocketId,
         /// The file. The driver's thread waits for bytes that are not in memory.
         file: Arc<dyn File>,
-        /// The part's first byte in the file.
+        /// The offset of the part's first byte in the file.
         offset: u64,
         /// The part's length in bytes. For a part of at least
         /// [`limit::UNBOUNDED_FILE_BYTES`](crate::limit::UNBOUNDED_FILE_BYTES), the kernel may hold many unsent bytes
         /// at once, so use such parts only for fast peers.
         length: u64,
-        /// True if another part of a file follows on this socket. A bound on unsent bytes that was lifted for this part
-        /// then stays lifted for the next one.
+        /// True if another part of a file follows on this socket. If the driver has lifted the bound on unsent bytes
+        /// for this part, it may then leave the bound lifted for the next one.
         more: bool,
     },
-    /// End our direction (FIN) after the bytes queued so far. The peer's direction stays open.
+    /// End our sending direction (FIN) after the bytes queued so far. The peer's direction stays open.
     Shutdown {
         /// The socket.
         socket: SocketId,
     },
-    /// Close after the bytes queued so far. The id becomes invalid immediately, and no completion follows.
+    /// Close after the bytes queued so far are sent. The id becomes invalid when the operation starts, and no
+    /// completion names the socket afterwards.
     Close {
         /// The socket.
         socket: SocketId,
     },
-    /// Close immediately and drop the unsent bytes. A TCP connection is reset, so that the peer sees that bytes are
+    /// Close immediately and drop the unsent bytes. A TCP connection is reset, so that the peer can see that bytes are
     /// missing.
     Abort {
         /// The socket.
@@ -109,21 +113,23 @@ pub enum Op {
         /// The socket.
         socket: SocketId,
     },
-    /// Open a connection. [`Completion::Connected`] or [`Completion::ConnectFailed`] follows.
+    /// Open a connection. Unless the loop cancels the attempt, [`Completion::Connected`] or
+    /// [`Completion::ConnectFailed`] follows.
     Connect {
-        /// A number that the loop chooses. If another attempt in progress has it, this attempt fails with
-        /// [`io::ErrorKind::AlreadyExists`], and the other continues.
+        /// A number that the loop chooses. If another attempt in progress has the same number, this attempt fails with
+        /// [`io::ErrorKind::AlreadyExists`], and the other attempt continues.
         token: u64,
-        /// The peer's address. With [`Address::Inherited`] the attempt fails.
+        /// The peer's address. An attempt with [`Address::Inherited`] fails.
         address: Address,
     },
     /// Cancel a connection attempt. Once this is queued, no completion of the attempt is reported. The driver ignores a
-    /// token without an attempt in progress, because it may have reported the completion already.
+    /// token without an attempt in progress, because it may have already reported the attempt's completion.
     CancelConnect {
         /// The attempt's token.
         token: u64,
     },
-    /// Stop accepting. New connections wait in the kernel's backlog.
+    /// Stop accepting. New connections wait in the kernel's backlog. Connections that the kernel has already accepted
+    /// may still be reported.
     PauseAccept {
         /// The listener.
         listener: ListenerId,
@@ -152,8 +158,8 @@ pub enum Completion<'a> {
         /// The other end.
         peer: Peer,
     },
-    /// Accepting failed because descriptors or memory are lacking. The listener is paused; the loop should resume it
-    /// later.
+    /// Accepting failed, for example for lack of descriptors or memory. The listener is paused; the loop should resume
+    /// it later.
     AcceptFailed {
         /// The listener.
         listener: ListenerId,
@@ -182,16 +188,18 @@ pub enum Completion<'a> {
         /// The received bytes, valid only during the call.
         bytes: &'a [u8],
     },
-    /// The peer has ended its direction. Ours is still open.
+    /// The peer has ended its sending direction. This does not end our sending direction.
     Ended {
         /// The socket.
         socket: SocketId,
     },
-    /// The peer does not read fast enough, so bytes wait to be sent. `Drained` follows when all are sent.
+    /// The kernel does not take all bytes now, usually because the peer does not read fast enough, so bytes wait to be
+    /// sent. `Drained` follows when all are sent, unless the connection fails or the loop closes it first.
     Blocked {
         /// The socket.
         socket: SocketId,
-        /// Bytes that the driver has copied out of the arena for this socket, for the loop's memory account.
+        /// The number of bytes that the driver has copied out of the arena for this socket, for the loop's memory
+        /// account.
         held: usize,
     },
     /// The kernel has taken all bytes of the socket, after `Blocked`, [`Op::SendBytes`] or [`Op::SendFile`].
@@ -199,19 +207,20 @@ pub enum Completion<'a> {
         /// The socket.
         socket: SocketId,
     },
-    /// The kernel has taken some of the waiting bytes: the peer is slow, not dead.
+    /// The kernel has taken some of the waiting bytes, which usually means that the peer still reads.
     Progress {
         /// The socket.
         socket: SocketId,
     },
-    /// The connection is broken, or bytes to send on it cannot be read. The loop should abort or close the socket.
+    /// The connection is broken, or bytes to send on it cannot be read from their file. The loop should abort or close
+    /// the socket.
     Failed {
         /// The socket.
         socket: SocketId,
         /// The cause.
         error: io::Error,
     },
-    /// A thread has called [`crate::wake::Notifier::notify`].
+    /// The driver's [`Notifier`](crate::wake::Notifier) was notified, by a thread or by a signal handler.
     Woken,
 }
 
@@ -230,7 +239,7 @@ impl Queue {
         Queue { ops: Vec::with_capacity(256), output: Vec::with_capacity(64 * 1024) }
     }
 
-    /// Returns true if a queued operation gives up the connection attempt with this token.
+    /// Returns true if a queued operation cancels the connection attempt with this token.
     pub(crate) fn cancels(&self, attempt: u64) -> bool {
         self.ops.iter().any(|op| matches!(op, Op::CancelConnect { token } if *token == attempt))
     }

@@ -6,13 +6,14 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The unsent bytes and parts of files of one socket, in order, and the end of our direction after them.
+/// The unsent bytes and parts of files of one socket, in sending order, and whether our sending direction ends after
+/// them.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     waiting: VecDeque<Piece>,
-    /// The bytes that were copied from the arena into this queue. `Blocked` reports them to the loop.
+    /// The number of bytes that were copied from the arena into this queue. `Blocked` reports it to the loop.
     pub(crate) copied: usize,
-    /// True if our direction must end after the last byte.
+    /// True if our sending direction must end after the last byte.
     pub(crate) shutdown: bool,
 }
 
@@ -30,7 +31,8 @@ pub(crate) struct FileRange {
     pub(crate) length: u64,
     /// True if another part of a file follows on this socket.
     pub(crate) more: bool,
-    /// True if the bound on unsent bytes is lifted for this part, so that the kernel holds as much as it has room for.
+    /// True if the bound on unsent bytes is lifted for this part. The kernel may then hold as many unsent bytes as it
+    /// has room for.
     pub(crate) unbounded: bool,
 }
 
@@ -54,7 +56,7 @@ impl FileRange {
 /// The next piece to send.
 #[derive(Debug)]
 pub(crate) enum Next<'a> {
-    /// Empty only if nothing waits.
+    /// The first waiting bytes. Empty if nothing waits.
     Bytes(&'a [u8]),
     File(&'a FileRange),
 }
@@ -119,7 +121,7 @@ impl Outgoing {
         }
     }
 
-    /// Removes `count` sent bytes from the front.
+    /// Removes `count` sent bytes from the piece at the front.
     pub(crate) fn sent(&mut self, count: usize) {
         let is_over = match self.waiting.front_mut() {
             None => false,

@@ -1,13 +1,14 @@
 //! Random numbers, from the system or from a seed.
 
-/// A SplitMix64 generator: small, fast, and with the same numbers on every system for the same seed. Not for secrets.
+/// A SplitMix64 generator. It is small and fast, and generates the same numbers on every system for the same seed. The
+/// numbers are predictable, so do not use them for secrets.
 #[derive(Clone, Debug)]
 pub struct Seeded {
     state: u64,
 }
 
 impl Seeded {
-    /// Creates the generator for a seed.
+    /// Creates a generator with a seed.
     pub fn new(seed: u64) -> Seeded {
         Seeded { state: seed }
     }

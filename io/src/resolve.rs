@@ -1,8 +1,9 @@
 //! Looks up the addresses of host names.
 //!
 //! [`Resolve::resolve`] starts a lookup and passes the result to a callback, usually on another thread, so that no
-//! event loop waits. [`SystemResolver`] uses the system's resolver (`getaddrinfo`), and with it the hosts file, search
-//! domains and the address order of RFC 6724. The simulator's implementation is [`sim::names`](crate::sim::names).
+//! event loop waits. [`SystemResolver`] uses the system's resolver (`getaddrinfo`), which usually reads the hosts file,
+//! applies search domains and sorts the addresses as RFC 6724 describes. The simulator's implementation is
+//! [`sim::names`](crate::sim::names).
 
 use crate::limit;
 use dns_lookup::{AddrInfoHints, LookupErrorKind, SockType, getaddrinfo};
@@ -31,8 +32,8 @@ pub trait Resolve: fmt::Debug + Send + Sync {
 
 /// The system's resolver, called on at most [`limit::RESOLVER_THREADS`] threads of its own. Clones share the threads.
 ///
-/// Callers that ask for the same name at the same time share one lookup. Nothing is cached beyond that: the system's resolver
-/// does not report how long an answer is valid.
+/// Callers that resolve the same name at the same time share one lookup. The results are not cached, because the
+/// system's resolver does not report how long they are valid.
 #[derive(Clone)]
 pub struct SystemResolver {
     shared: Arc<Shared>,
@@ -63,12 +64,12 @@ type LookUp = fn(&str) -> Result<Vec<SocketAddr>, Failure>;
 struct State {
     /// The callers that wait for each name, with their ports.
     callers: HashMap<String, Vec<(u16, Answer)>>,
-    /// How many callers wait, for all names together.
+    /// The number of callers that wait, for all names together.
     waiting: usize,
     /// Names that no thread has taken yet.
     queue: VecDeque<String>,
     threads: usize,
-    /// Threads that wait for a name.
+    /// The number of threads that wait for a name.
     idle: usize,
 }
 
@@ -110,7 +111,7 @@ pub(crate) fn without_lookup(host: &str, port: u16) -> Option<io::Result<Vec<Soc
     }
     let why = match host.len() {
         0 => "it is empty",
-        length if length > limit::HOST_NAME_BYTES => "it is longer than 253 characters",
+        length if length > limit::HOST_NAME_BYTES => "it is longer than 254 bytes",
         _ if host.bytes().any(|byte| byte <= b' ' || byte == 0x7f) => "it contains a space or a control character",
         _ => return None,
     };
@@ -124,7 +125,7 @@ impl Shared {
     }
 
     /// Adds a caller, and queues the name unless a lookup of it is already waiting or in progress. Returns the callback
-    /// with an error if there is no room or no thread can be started.
+    /// with an error if too many callers or names are waiting, or if there is no thread and none can be started.
     fn enqueue(self: &Arc<Self>, host: &str, port: u16, answer: Answer) -> Result<(), (Answer, io::Error)> {
         let full =
             || io::Error::new(io::ErrorKind::QuotaExceeded, format!("cannot resolve {host}: too many lookups wait"));
@@ -160,9 +161,10 @@ impl Shared {
     /// Looks up queued names until the queue has been empty for [`limit::RESOLVER_IDLE`].
     fn work(&self) {
         while let Some(host) = self.next() {
-            // If the library panics, this thread goes on and the callers get an error.
+            // If the lookup panics, this thread continues and the callers get an error.
             let found = caught(|| (self.look_up)(&host));
-            let found = found.unwrap_or_else(|| Err((io::ErrorKind::Other, format!("cannot resolve {host}: a panic"))));
+            let found = found
+                .unwrap_or_else(|| Err((io::ErrorKind::Other, format!("cannot resolve {host}: the lookup panicked"))));
             let callers = {
                 let mut state = self.locked();
                 let callers = state.callers.remove(&host).unwrap_or_default();
@@ -174,7 +176,7 @@ impl Shared {
                     Ok(addresses) => Ok(with_port(addresses, port)),
                     Err((kind, text)) => Err(io::Error::new(*kind, text.clone())),
                 };
-                // If a callback panics, the other callers still get their result.
+                // If a callback panics, the other callers still get their results.
                 caught(|| answer(found));
             }
         }
@@ -204,7 +206,7 @@ fn caught<R>(function: impl FnOnce() -> R) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(function)) {
         Ok(result) => Some(result),
         Err(payload) => {
-            // Dropping it could panic again.
+            // Dropping the payload could panic again, so leak it.
             std::mem::forget(payload);
             None
         }
@@ -231,7 +233,7 @@ fn look_up(host: &str) -> Result<Vec<SocketAddr>, Failure> {
         (kind, format!("cannot resolve {host}: {why}"))
     })?;
     let mut addresses: Vec<SocketAddr> = Vec::new();
-    // An entry that is not an internet address is left out.
+    // Entries that are not internet addresses are left out.
     for address in found.filter_map(Result::ok).map(|entry| entry.sockaddr) {
         if addresses.len() < limit::RESOLVED_ADDRESSES && !addresses.contains(&address) {
             addresses.push(address);
@@ -265,7 +267,7 @@ mod tests {
             let found = answer(&resolver, host, 80).expect("an address");
             assert_eq!(found, [expected.parse().expect("an address")], "{host}");
         }
-        // Every system resolves this name, by its hosts file or by a rule in its resolver.
+        // Systems resolve this name without a name server, by the hosts file or by a rule in the resolver.
         let found = answer(&resolver, "localhost", 81).expect("the name exists");
         assert!(!found.is_empty() && found.iter().all(|address| address.ip().is_loopback() && address.port() == 81));
     }
@@ -282,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_name_that_cannot_be_resolved_is_named() {
-        // RFC 6761, section 6.4: this name never exists. Without a name server, the error is a different one.
+        // RFC 6761, section 6.4: this name never exists. If no name server answers, the error has another kind.
         let error = answer(&SystemResolver::new(), "highwire.invalid", 80).expect_err("there is no such name");
         assert!(error.to_string().starts_with("cannot resolve highwire.invalid: "), "{error}");
     }
@@ -292,7 +294,7 @@ mod tests {
         let resolver = SystemResolver::with(|_| panic!("on purpose"));
         for _ in 0..2 * limit::RESOLVER_THREADS {
             let error = answer(&resolver, "name", 80).expect_err("it panicked");
-            assert_eq!(error.to_string(), "cannot resolve name: a panic");
+            assert_eq!(error.to_string(), "cannot resolve name: the lookup panicked");
         }
         let state = resolver.shared.locked();
         assert!((1..=limit::RESOLVER_THREADS).contains(&state.threads), "{state:?}");

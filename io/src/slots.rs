@@ -1,8 +1,10 @@
-//! A slab with generations: the key of a removed value finds nothing, even if its slot is used again.
+//! A slab with generations: the key of a removed value finds nothing, even if its slot is used again, until the slot's
+//! generation repeats after 2^24 uses.
 
 use crate::SocketId;
 
-/// Generations have 24 bits, so that a completion's user data holds a generation, an index and a kind.
+/// The highest generation. Generations have 24 bits, so that the 64 bits of user data of an io_uring completion can
+/// hold a generation, an index and a kind.
 const GENERATIONS: u32 = 0xff_ffff;
 
 #[derive(Debug)]
@@ -16,7 +18,8 @@ struct Slot<T> {
 pub(crate) struct Slots<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
-    /// The generation of new slots. It is higher than the generations of all slots whose memory was freed.
+    /// The generation of new slots. Until it wraps, it is higher than the generations of all slots whose memory was
+    /// freed.
     first: u32,
 }
 
@@ -61,11 +64,11 @@ impl<T> Slots<T> {
         Some(value)
     }
 
-    /// Frees the memory of all slots. Called when all are free, after there were many connections.
+    /// Frees the memory of all slots. Called when there are more than [`SLOTS_KEPT`] slots and all of them are free.
     #[cold]
     fn give_back(&mut self) {
-        // Higher than the generation of every slot freed now or earlier, so that old ids stay invalid. After 24 bits it
-        // wraps, as the generation of a slot does.
+        // It is higher than the generation of every slot freed now or earlier, so that old ids stay invalid. After 24
+        // bits, it wraps as the generation of a slot does.
         let generations = self.slots.iter().map(|slot| slot.generation);
         self.first = (generations.max().unwrap_or(0).max(self.first) + 1) & GENERATIONS;
         (self.slots, self.free) = (Vec::new(), Vec::new());

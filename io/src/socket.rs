@@ -35,13 +35,13 @@ impl Socket {
     /// Returns a second handle of the same connection, with which another thread can end it.
     ///
     /// # Errors
-    /// Returns an error if the process has no descriptor left.
+    /// Returns the system's error, for example if the process has no descriptor left.
     pub fn duplicate(&self) -> io::Result<Socket> {
         Ok(Socket { stream: system::from_socket(SockRef::from(&self.stream).try_clone()?), peer: self.peer })
     }
 
-    /// Converts the socket to a TCP stream of the standard library, which does not block. For a unix socket, only
-    /// reading and writing work on the result.
+    /// Converts the socket to a TCP stream of the standard library, which does not block. For a unix socket, the result
+    /// can be read and written, but has no TCP addresses or options.
     pub fn into_std(self) -> std::net::TcpStream {
         system::into_std(self.stream)
     }
@@ -54,7 +54,7 @@ pub mod blocking {
     use crate::sys::poll;
     use crate::wake::Notifier;
 
-    /// Waits for a connection, at most `patience`. Returns `None` if there was none.
+    /// Waits for a connection, at most `patience`. Returns `None` if none was accepted.
     ///
     /// # Errors
     /// Returns the system's error, such as a lack of descriptors.
@@ -76,11 +76,11 @@ pub mod blocking {
         Bytes(usize),
         /// The peer ended its direction.
         End,
-        /// Nothing arrived within the given time, or a wake ended the wait.
+        /// Nothing was received, for example because the time is over or a wake ended the wait.
         Nothing,
     }
 
-    /// Waits for a wake, at most `patience`; without a limit if that is `None`.
+    /// Waits for a wake, at most `patience`; without a limit if that is `None`. A signal may also end the wait.
     pub fn wait(notifier: &Notifier, patience: Option<Duration>) {
         poll::wait_readable(notifier.descriptor(), patience);
     }
@@ -89,7 +89,7 @@ pub mod blocking {
     /// ends the wait.
     ///
     /// # Errors
-    /// Returns the system's error if the connection has broken.
+    /// Returns the system's error, for example if the connection has broken.
     pub fn receive(
         socket: &Socket,
         notifier: &Notifier,
@@ -109,10 +109,11 @@ pub mod blocking {
         }
     }
 
-    /// Sends as much of `bytes` as the kernel takes within `patience`. Returns the number of bytes sent, possibly 0.
+    /// Sends as much of `bytes` as the kernel takes in one call. Waits at most `patience` if it takes nothing at first.
+    /// Returns the number of bytes sent, possibly 0.
     ///
     /// # Errors
-    /// Returns the system's error if the connection has broken.
+    /// Returns the system's error, for example if the connection has broken.
     pub fn send(socket: &Socket, bytes: &[u8], patience: Duration) -> io::Result<usize> {
         send_within(&socket.stream, patience, || super::send(&socket.stream, bytes, false))
     }
@@ -120,7 +121,8 @@ pub mod blocking {
     /// Sends at most `most` bytes of an open file from `offset` on, as [`send`] does.
     ///
     /// # Errors
-    /// As [`send`]; [`io::ErrorKind::UnexpectedEof`] if the file ends at `offset`.
+    /// Returns the same errors as [`send`], [`io::ErrorKind::UnexpectedEof`] if the file has no bytes at `offset`, or
+    /// the error of reading the file.
     pub fn send_file(
         socket: &Socket,
         file: &dyn File,
@@ -145,12 +147,13 @@ pub mod blocking {
         }
     }
 
-    /// Makes closing drop the unsent bytes and reset the connection, so that the peer sees that its data is incomplete.
+    /// Makes closing drop the unsent bytes and reset the connection, so that the peer can see that it has not received
+    /// all data. Has no effect on unix sockets, which have no reset.
     pub fn reset_on_close(socket: &Socket) {
         super::reset_on_close(&socket.stream);
     }
 
-    /// Ends our direction (FIN).
+    /// Ends our sending direction (FIN).
     pub fn shutdown(socket: &Socket) {
         super::shutdown(&socket.stream, Shutdown::Write);
     }
@@ -166,8 +169,8 @@ pub(crate) fn peer(address: &SockAddr) -> Option<Peer> {
     }
 }
 
-/// Returns the other end of a connected socket. Returns `None` if the peer has reset the connection, because the kernel
-/// then forgets its address.
+/// Returns the other end of a connected socket. Returns `None` if the peer's address is unknown, for example because
+/// the peer has reset the connection.
 pub(crate) fn peer_of(stream: &Stream) -> Option<Peer> {
     SockRef::from(stream).peer_addr().ok().as_ref().and_then(peer)
 }
@@ -175,11 +178,11 @@ pub(crate) fn peer_of(stream: &Stream) -> Option<Peer> {
 /// Returns true if a socket's connection attempt has succeeded, and false if it is in progress.
 ///
 /// # Errors
-/// Returns why the attempt has failed.
+/// Returns the error with which the attempt has failed.
 pub(crate) fn is_connected(stream: &Stream, peer: Peer) -> io::Result<bool> {
     match SockRef::from(stream).take_error()? {
         Some(error) => Err(error),
-        // A unix socket connects during the call or not at all.
+        // A unix socket connects during the call of `connect` or not at all.
         None if peer == Peer::Local => Ok(true),
         // Only a connected socket has a peer address. After a reset, the socket has an error instead.
         None if peer_of(stream).is_none() => Ok(false),
@@ -190,7 +193,7 @@ pub(crate) fn is_connected(stream: &Stream, peer: Peer) -> io::Result<bool> {
     }
 }
 
-/// Ends one or both directions of a connection. Does nothing if the peer is gone already.
+/// Ends one or both directions of a connection. Ignores errors, because the connection may have ended already.
 pub(crate) fn shutdown(stream: &Stream, how: Shutdown) {
     let _ = SockRef::from(stream).shutdown(how);
 }
@@ -200,15 +203,16 @@ pub(crate) fn reset_on_close(stream: &Stream) {
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
-/// Bytes read at a time from a file that the kernel cannot send directly.
+/// The most bytes read at a time from a file that the kernel cannot send directly.
 const COPY_BYTES: usize = 16 * 1024;
 
-/// Sends as much of an open file as the kernel takes, at most `most` bytes from `offset` on.
+/// Sends as much of an open file as the kernel takes, at most `most` bytes from `offset` on, and at most [`COPY_BYTES`]
+/// if the kernel cannot send the file directly.
 ///
 /// # Errors
-/// Returns [`io::ErrorKind::UnexpectedEof`] if the file ends at `offset`, or the socket's error. If the file was read
-/// here, the error of reading is wrapped as [`io::ErrorKind::Other`], so that it is not mistaken for one of the
-/// socket's.
+/// Returns [`io::ErrorKind::UnexpectedEof`] if the file has no bytes at `offset`, or the system's error. If the kernel
+/// cannot send the file directly, an error of reading it is wrapped as [`io::ErrorKind::Other`], so that it is not
+/// mistaken for an error of the socket.
 pub(crate) fn send_file(stream: &Stream, file: &dyn File, offset: u64, most: usize) -> io::Result<usize> {
     let sent = match system::send_file(stream, file, offset, most) {
         Err(error) if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput) => {
@@ -222,12 +226,12 @@ pub(crate) fn send_file(stream: &Stream, file: &dyn File, offset: u64, most: usi
         sent => sent,
     };
     match sent {
-        Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends before the part to send")),
+        Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends before the last byte to send")),
         sent => sent,
     }
 }
 
-/// A socket's bound on unsent bytes from before it was lifted for a file; `None` if it is not lifted.
+/// The bound on unsent bytes that a socket had before it was lifted for a file; `None` if it is not lifted.
 #[derive(Debug, Default)]
 pub(crate) struct Lifted(Option<u32>);
 
@@ -240,15 +244,15 @@ impl Lifted {
 }
 
 /// Sends as much of a waiting range as the kernel takes, at most [`limit::SEND_FILE_BYTES`]. For a large range, lifts
-/// the bound on unsent bytes: the kernel then holds pages of the file instead of copies, and needs no extra calls and
-/// small segments for small pieces (measured: a quarter of the CPU of 10 MB).
+/// the bound on unsent bytes, because the kernel usually holds pages of the file instead of copies. With the bound, the
+/// extra calls and small segments took a quarter of the CPU time of sending 10 MB (measured).
 pub(crate) fn send_range(stream: &Stream, range: &FileRange, lifted: &mut Lifted) -> io::Result<usize> {
     match lifted.0 {
         None if range.unbounded => {
             lifted.0 = system::unsent_bytes(stream);
             system::set_unsent_bytes(stream, 0);
         }
-        // The range is small, so the loop considers the peer slow now.
+        // The loop has chosen a small range, so it considers the peer slow now.
         Some(_) if !range.unbounded && range.more => lifted.restore(stream),
         _ => {}
     }
@@ -284,7 +288,7 @@ mod tests {
         let server = Stream::from(server);
         set_unsent_bytes(&server, BOUND);
         let (file, mut lifted, mut received) = (Arc::new(file), Lifted::default(), Vec::new());
-        // Two large parts, one for a peer that has become slow, one large again, and a small last one.
+        // Two large parts, a small one for a peer that has become slow, another large one, and a small last one.
         for (part, more, during, after) in [
             (0..1_100_000, true, 0, 0),
             (1_100_000..2_200_000, true, 0, 0),

@@ -1,10 +1,10 @@
 //! Checks the contract of [`crate::driver`], for tests and fuzzing: plays programs of operations on a driver and its
 //! clients.
 //!
-//! A program is a byte string. It encodes the steps of the clients and of the event loop, which takes some of its steps
-//! from within the sink. [`run`] plays a program on any [`Peers`], which are a driver and the clients at the other ends
-//! of its connections, and panics if the driver breaks the contract. After the last step, all sides read the remaining
-//! bytes and close, and every connection must end. [`driver`] plays a program on the simulator, and
+//! A program is a byte string. It encodes the steps of the clients and of the event loop, which performs some of its
+//! steps from within the sink. [`run`] plays a program on any [`Peers`], which are a driver and the clients at the
+//! other ends of its connections, and panics if the driver breaks the contract. After the last step, all sides read the
+//! remaining bytes and close, and every connection must end. [`driver`] plays a program on the simulator, and
 //! `io/tests/contract.rs` on the real drivers.
 
 mod model;
@@ -29,13 +29,13 @@ pub trait Peers {
     /// Returns the driver.
     fn driver(&mut self) -> &mut Self::Driver;
 
-    /// Returns the properties of these peers and their kernel.
+    /// Returns the properties of these peers and of the kernel or simulator behind them.
     fn traits(&self) -> Traits;
 
     /// Connects a client to the driver's listener. Returns the client's port, or `None` if the transport has no ports.
     fn connect(&mut self) -> Option<u16>;
 
-    /// Adds a client that waits for the driver to connect to it. Returns its address.
+    /// Adds a client that waits for the driver to connect to it. Returns the client's address.
     fn expect(&mut self) -> Address;
 
     /// Returns true if a client of [`expect`](Self::expect) has a connection. First accepts the driver's connection to
@@ -66,7 +66,7 @@ pub trait Peers {
     /// Creates a file with this content, from which the driver can send.
     fn file(&self, content: &[u8]) -> Arc<dyn File>;
 
-    /// Returns the latest end of the next turn. Advances the time if it is virtual.
+    /// Returns the moment until which the next turn may wait. Advances the time if it is virtual.
     fn until(&mut self) -> Instant;
 
     /// If the time is virtual, advances it and returns true. Otherwise returns false.
@@ -75,18 +75,18 @@ pub trait Peers {
     /// Returns the number of sockets that the driver holds, or `None` if it is unknown.
     fn sockets(&self) -> Option<usize>;
 
-    /// Begins a wait, whose length [`is_patient`](Self::is_patient) limits.
+    /// Begins a wait. [`is_patient`](Self::is_patient) limits the length of the wait.
     fn begin_to_wait(&mut self);
 
     /// Returns true if the player should keep waiting. The player calls this once per turn of the wait.
     fn is_patient(&mut self) -> bool;
 }
 
-/// The properties of a kind of peers and their kernel.
+/// The properties of a kind of peers and of the kernel or simulator behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traits {
-    /// True if the other end sees a reset when a connection is broken. With a unix socket it sees a normal end, unless
-    /// the socket was closed with unread bytes.
+    /// True if the other end sees a reset when a connection is broken. On a unix socket, the other end sees a normal
+    /// end, unless the socket was closed with unread bytes.
     pub resets_show: bool,
     /// The most bytes of one direction that the kernel holds for an accepted connection.
     pub capacity: u64,
@@ -109,8 +109,8 @@ mod tests {
     use super::*;
     use crate::random::Seeded;
 
-    /// Programs that found mistakes, and are named for them. Three bytes give the faults and the seed, then each step
-    /// has three bytes.
+    /// Programs that have found mistakes, and are named for them. Their first three bytes choose the faults and the
+    /// seed. Then each step has three bytes.
     const CASES: &[(&str, &[u8])] = &[
         // Sends of more than the link holds, Close, and a client that never reads.
         ("a closed socket waits forever", &[0, 0, 1, 32, 0, 0, 63, 0, 0, 14, 0, 255, 14, 0, 255, 14, 0, 255, 58, 0, 0]),

@@ -3,8 +3,8 @@
 //!
 //! A [`Waker`] of this module consists of two numbers, an inbox and a task, and owns no memory. Cloning copies it and
 //! dropping does nothing, so a waiting task costs no reference count. The inboxes are in a table that exists until the
-//! process ends, and are reused. A waker that outlives its inbox may wake a task of the inbox's next owner; every
-//! future allows such spurious wakes.
+//! process ends, and are reused. A waker that outlives its inbox may wake a task of the inbox's next owner; futures
+//! must allow such spurious wakes.
 
 use crate::sys::Waitable;
 use crate::sys::wake::Bell;
@@ -25,7 +25,8 @@ struct Shared {
     bell: Bell,
     /// True from a notification until it is acknowledged, so that many notifications cost one system call.
     pending: AtomicBool,
-    /// True if a notification is pending. The simulator polls this flag, because it cannot wait for the descriptor.
+    /// True from a notification until it is acknowledged, even if the bell could not be rung. The simulator polls this
+    /// flag, because it cannot wait for the descriptor.
     woken: AtomicBool,
 }
 
@@ -50,7 +51,7 @@ impl Notifier {
         }
     }
 
-    /// Clears the notification, so that a later one ends a wait again. For drivers, and for loops that wait for the
+    /// Clears the notification, so that a later one ends a wait again. Drivers call this, and loops that wait for the
     /// descriptor.
     pub fn acknowledge(&self) {
         self.shared.bell.silence();
@@ -58,7 +59,7 @@ impl Notifier {
         self.shared.pending.store(false, Ordering::Release);
     }
 
-    /// Returns true if a notification is pending, without a look at the descriptor. For the simulator.
+    /// Returns true if a notification is pending, without a system call. The simulator uses this.
     pub fn is_notified(&self) -> bool {
         self.shared.woken.load(Ordering::Acquire)
     }
@@ -113,7 +114,7 @@ thread_local! {
 
 /// Collects the woken tasks of one thread. Belongs to the thread that opened it.
 ///
-/// While the thread is inside a turn ([`enter`](TaskInbox::enter)), its own wakes go to a list that the turn checks
+/// While the thread is inside a turn ([`enter`](TaskInbox::enter)), its own wakes go to a list that the loop must check
 /// before it waits. At all other times, such as between the turns of an embedded loop, they notify as wakes of other
 /// threads do, because nothing else would end the wait of the outer loop.
 #[derive(Debug)]
@@ -124,7 +125,7 @@ pub struct TaskInbox {
 }
 
 impl TaskInbox {
-    /// Opens an inbox for the current thread. Wakes from outside a turn notify `notifier`.
+    /// Opens an inbox for the current thread. Wakes by other threads or between turns notify `notifier`.
     ///
     /// # Errors
     /// Returns an error if 4,096 inboxes are already open in this process.
@@ -137,11 +138,12 @@ impl TaskInbox {
                 return Ok(TaskInbox { number, _local: std::marker::PhantomData });
             }
         }
-        Err(io::Error::other("more than 4,096 event loops in one process"))
+        Err(io::Error::other("this process already has 4,096 event loops, the most that it can have"))
     }
 
-    /// Begins a turn of this inbox on the current thread. Until the guard is dropped, the thread's wakes go to its
-    /// local list, which the loop must check ([`has_local`](Self::has_local)) before it ends the turn.
+    /// Begins a turn of this inbox on the current thread. Until the guard is dropped, the thread's wakes of this
+    /// inbox's tasks go to the thread's local list, which the loop must check ([`has_local`](Self::has_local)) before
+    /// it ends the turn.
     pub fn enter(&self) -> InTurn {
         InTurn { previous: HERE.replace(self.number), _local: std::marker::PhantomData }
     }
@@ -155,7 +157,8 @@ impl TaskInbox {
         unsafe { Waker::from_raw(raw(packed)) }
     }
 
-    /// Returns true if tasks that were woken on this thread in a turn wait for [`take_local`](Self::take_local).
+    /// Returns true if tasks of this inbox that were woken on this thread in a turn wait for
+    /// [`take_local`](Self::take_local).
     pub fn has_local(&self) -> bool {
         LOCAL.with_borrow(|local| local.iter().any(|&packed| self.owns(packed)))
     }
@@ -189,12 +192,12 @@ impl Drop for TaskInbox {
         let inbox = inbox(self.number);
         *inbox.from_elsewhere.lock().unwrap_or_else(PoisonError::into_inner) = (Vec::new(), None);
         inbox.taken.store(false, Ordering::Release);
-        // Fails if the thread is ending and has already dropped the list.
+        // This fails if the thread is ending and has already dropped the list.
         let _ = LOCAL.try_with(|local| local.borrow_mut().retain(|&packed| !self.owns(packed)));
     }
 }
 
-/// Keeps the current thread inside a turn of an inbox until it is dropped: see [`TaskInbox::enter`].
+/// Keeps the current thread inside a turn of an inbox until this guard is dropped: see [`TaskInbox::enter`].
 #[derive(Debug)]
 #[must_use]
 pub struct InTurn {

@@ -19,11 +19,12 @@ struct Seen {
     received: Vec<u8>,
     /// The attempt that the sink starts after the first failure.
     next: Option<(u64, Address)>,
-    /// The sink answers every failure with this attempt.
+    /// The attempt with which the sink answers every failure, if `next` is empty.
     always: Option<(u64, Address)>,
-    /// The sink answers the first connection by giving up the others of these attempts.
+    /// Tokens of attempts. At the first connection, the sink cancels those of the other attempts.
     race: Vec<u64>,
-    /// The sink answers `Drained` with so many more sends.
+    /// The number of `Drained` completions that the sink still answers with another send. If it is not 0, the sink also
+    /// sends on each new connection.
     sends: usize,
 }
 
@@ -80,7 +81,7 @@ impl<D: Driver> Test<D> {
     fn wait(&mut self, what: &str, done: impl Fn(&Seen) -> bool) {
         let until = Moment::now() + STUCK;
         while !done(&self.seen) {
-            assert!(Moment::now() < until, "{}: {what}: {:?}", self.driver.name(), self.seen);
+            assert!(Moment::now() < until, "{}: did not happen in time: {what}: {:?}", self.driver.name(), self.seen);
             self.turn();
         }
     }
@@ -98,8 +99,8 @@ macro_rules! each {
     };
 }
 
-/// Returns a listener with a full backlog, so that the kernel does not answer further attempts. Also returns its
-/// address and the connections in the backlog.
+/// Returns a listener with a full backlog, so that the kernel does not answer further attempts. Also returns the
+/// listener's address and the connections in the backlog.
 fn silent() -> (Socket, SocketAddr, Vec<TcpStream>) {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     listener.bind(&SockAddr::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))).unwrap();
@@ -108,7 +109,7 @@ fn silent() -> (Socket, SocketAddr, Vec<TcpStream>) {
     let waiting: Vec<_> = std::iter::repeat_with(|| TcpStream::connect_timeout(&address, Duration::from_millis(200)))
         .map_while(Result::ok)
         .collect();
-    assert!(!waiting.is_empty(), "the kernel accepts some connections into the backlog");
+    assert!(!waiting.is_empty(), "the kernel must accept some connections into the backlog");
     (listener, address, waiting)
 }
 
@@ -129,7 +130,7 @@ fn cancel(mut test: Test<impl Driver>) {
     let (_listener, address, _waiting) = silent();
     test.connect(7, &Address::Tcp(address));
     test.turn();
-    assert_eq!(tries(address.port()), 1, "{}: the attempt is in progress", test.driver.name());
+    assert_eq!(tries(address.port()), 1, "{}: one attempt must be in progress", test.driver.name());
     test.queue.push(Op::CancelConnect { token: 7 });
     let until = Moment::now() + STUCK;
     while tries(address.port()) > 0 {
@@ -155,7 +156,7 @@ fn refuse(mut test: Test<impl Driver>) {
     let free = Address::Tcp(listener.local_addr().unwrap());
     drop(listener);
     let answering = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    // The sink starts an attempt with the token of the one that has just failed.
+    // The sink starts an attempt with the token of the attempt that has just failed.
     test.seen.next = Some((1, Address::Tcp(answering.local_addr().unwrap())));
     test.connect(1, &free);
     test.wait("the sink's attempt succeeds", |seen| !seen.connected.is_empty());
@@ -232,7 +233,7 @@ fn race(mut test: Test<impl Driver>) {
         }
         test.wait("one of them wins", |seen| !seen.connected.is_empty());
         let (winner, socket) = test.seen.connected[0];
-        // The other one is closed, and its token is free at once.
+        // The driver closes the connection of the other attempt, whose token is free at once.
         let (mut lost, _) = listeners[2 - winner as usize].accept().unwrap();
         test.turn();
         lost.set_read_timeout(Some(STUCK)).unwrap();
@@ -278,7 +279,8 @@ fn armed(mut test: Test<impl Driver>) {
     test.seen.sends = 5;
     test.connect(1, &Address::Tcp(listener.local_addr().unwrap()));
     let until = Moment::now() + STUCK;
-    // As an embedding loop does: it waits for the descriptor, without a timeout of its own.
+    // Waits for the descriptor as an embedding loop does. The timeout of a second only keeps a failing test from
+    // hanging.
     while test.seen.sends > 0 {
         assert!(Moment::now() < until, "{}: the descriptor hides a report", test.driver.name());
         test.driver.turn(Some(Instant { nanoseconds: 0 }), &mut test.queue, &mut test.seen).unwrap();

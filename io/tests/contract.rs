@@ -19,20 +19,20 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The number of seeded programs. Each is played over both transports.
+/// The most seeded programs of a test. Each is played over both transports.
 const PROGRAMS: u64 = 100;
 
-/// The time for all programs of a test. After it, the remaining seeded programs are skipped.
+/// The time for all programs of a test. Once it has passed, the remaining seeded programs are skipped.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The longest wait for an expected event: much longer than any timer of the kernel that may delay it.
+/// The longest wait for an expected event. It is much longer than the kernel's timers that may delay the event.
 const STUCK: Duration = Duration::from_secs(10);
 
-/// The buffer size that is set on sockets: small, so that the buffers are often full.
+/// The buffer size in bytes that is set on sockets. It is small, so that the buffers are often full.
 const BUFFER_BYTES: usize = 8 * 1024;
 
-/// An upper bound of the bytes that the kernel holds for one direction: twice the buffers of a TCP connection, or of a
-/// unix socket, and a segment of 64 KiB that it takes beyond each.
+/// An upper bound of the number of bytes that the kernel holds for one direction. It leaves room for the buffers of
+/// both ends, which may be larger than requested, and for a segment of 64 KiB that the kernel may take beyond each.
 const CAPACITY: u64 = 512 * 1024;
 
 /// The longest wait of a turn.
@@ -44,7 +44,7 @@ enum Transport {
     Unix,
 }
 
-/// Creates a listener on a free address, with small buffers, which its connections inherit.
+/// Creates a listener on a free address, with small buffers, which its TCP connections inherit.
 fn listen(transport: Transport, path: &PathBuf) -> Socket {
     let (domain, address) = match transport {
         Transport::Tcp => (Domain::IPV4, SockAddr::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))),
@@ -178,7 +178,7 @@ impl<D: Driver> Peers for Real<D> {
     }
 
     fn shutdown(&mut self, client: usize) {
-        // Fails if the loop has already reset the connection.
+        // This fails if the loop has already reset the connection.
         let _ = self.clients[client].as_ref().map(|client| client.shutdown(std::net::Shutdown::Write));
     }
 
@@ -239,7 +239,8 @@ impl<D: Driver> Peers for Real<D> {
     }
 }
 
-/// Programs that have found mistakes, and are named for them. Each step has three bytes: see `highwire_io::testing`.
+/// Programs that have found mistakes, and are named for them. Each step has three bytes, which `highwire_io::testing`
+/// decodes.
 const CASES: &[(&str, &[u8])] = &[
     // SendBytes of many bytes, then the client resets.
     ("a reset looks like an end while bytes wait", &[32, 0, 0, 63, 0, 0, 51, 0, 255, 44, 0, 0]),
@@ -253,15 +254,15 @@ const CASES: &[(&str, &[u8])] = &[
     ("Blocked is not reported", &[32, 0, 0, 63, 0, 0, 14, 0, 0, 14, 0, 255, 14, 0, 255, 46, 0, 255, 63, 0, 0]),
     // The client ends its direction and resets, then Send and SendBytes in one turn.
     ("bytes sent after the end neither drain nor fail", &[32, 0, 0, 63, 0, 0, 43, 0, 0, 12, 0, 0, 14, 0, 0, 51, 0, 0]),
-    // SendBytes of many bytes, Close, Send.
+    // Two SendBytes of many bytes, then Close and Send in one turn.
     ("a closed socket sends more", &[32, 0, 0, 63, 0, 0, 19, 0, 255, 51, 0, 255, 26, 0, 0, 46, 0, 255]),
-    // Send of many bytes and Abort in one turn.
+    // Two Sends of many bytes and Abort in one turn.
     ("an abort waits for the client to read", &[32, 0, 0, 63, 0, 0, 14, 0, 255, 14, 0, 255, 59, 0, 0]),
     // SendBytes and Abort in one turn.
     ("an abort looks like an end", &[32, 0, 0, 63, 0, 0, 19, 0, 64, 59, 0, 0]),
-    // SendBytes of many bytes, and a turn later Abort.
+    // Two SendBytes of many bytes in two turns, and Abort in a third one.
     ("an abort looks like an end while bytes wait", &[32, 0, 0, 63, 0, 0, 51, 0, 255, 51, 0, 255, 59, 0, 0]),
-    // SendShortFile of more than the socket takes, and Send.
+    // SendShortFile of more than the socket takes, and Send in the same turn.
     ("bytes that wait behind a file that is too short leave", &[32, 0, 0, 63, 0, 0, 23, 0, 255, 46, 0, 9]),
     // After 25,601 bytes: SendShortFile of bytes that the file does not have, and Send, Close or Shutdown in one turn.
     ("bytes queued behind a file that is too short leave", &behind_a_short_file([46, 0, 9])),
@@ -272,7 +273,7 @@ const CASES: &[(&str, &[u8])] = &[
 ];
 
 /// The loop sends 25,601 bytes, which the client reads. Then it sends a file range of which the file has no bytes, and
-/// takes the last step in the same turn.
+/// performs the step `last` in the same turn.
 const fn behind_a_short_file(last: [u8; 3]) -> [u8; 60] {
     let mut steps = [0; 60];
     let mut at = 0;
@@ -291,7 +292,7 @@ const fn behind_a_short_file(last: [u8; 3]) -> [u8; 60] {
     steps
 }
 
-/// Prints the name of the program if a test panics.
+/// Prints the driver, the transport and the name of the program if a test panics.
 struct Named<'a>(&'a str, Transport, &'a str);
 
 impl Drop for Named<'_> {

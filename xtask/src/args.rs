@@ -1,7 +1,8 @@
-//! The command line. Each command takes its options out of it, and words that are left over are errors.
+//! The command line of xtask. A command takes its options from it one by one, and [`Args::finish`] returns an error if
+//! a word is left.
 //!
-//! Hand-written, because a few commands with a dozen options do not justify a parser crate that takes ten seconds to
-//! build.
+//! The parser is hand-written, because a few commands with a dozen options do not justify a parser crate that takes ten
+//! seconds to build.
 
 use std::str::FromStr;
 
@@ -18,14 +19,14 @@ impl Args {
         Self { command, words }
     }
 
-    /// Takes the flag `--name`. Returns true if it was given.
+    /// Takes the flag `name` (for example `--quick`). Returns true if it was given.
     pub(crate) fn flag(&mut self, name: &str) -> bool {
         let before = self.words.len();
         self.words.retain(|word| word != name);
         self.words.len() < before
     }
 
-    /// Takes every `--name VALUE` and `--name=VALUE`, and returns the values in order.
+    /// Takes every `name VALUE` and `name=VALUE`, and returns the values in the order of the command line.
     pub(crate) fn values(&mut self, name: &str) -> Result<Vec<String>> {
         let mut values = Vec::new();
         let mut rest = Vec::new();
@@ -46,7 +47,7 @@ impl Args {
         Ok(values)
     }
 
-    /// Takes `--name VALUE`. If it is given several times, the last value counts.
+    /// Takes every `name VALUE` and `name=VALUE`, and returns the last value.
     pub(crate) fn value<T: FromStr>(&mut self, name: &str) -> Result<Option<T>> {
         match self.values(name)?.pop() {
             None => Ok(None),
@@ -57,7 +58,7 @@ impl Args {
         }
     }
 
-    /// Takes the first word that is not an option.
+    /// Takes the first word that does not begin with `-`.
     pub(crate) fn word(&mut self) -> Option<String> {
         let at = self.words.iter().position(|word| !word.starts_with('-'))?;
         Some(self.words.remove(at))

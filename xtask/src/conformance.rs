@@ -1,5 +1,5 @@
-//! `cargo xtask conformance`: tests Highwire with third-party programs (h2spec, REDbot) and third-party data (HPACK
-//! stories).
+//! `cargo xtask conformance`: tests Highwire with third-party programs (h2spec, REDbot) and third-party data
+//! (http2jp/hpack-test-case).
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -18,28 +18,30 @@ Usage: cargo xtask conformance h2spec
        cargo xtask conformance redbot
        cargo xtask conformance hpack FOLDER
 
-  h2spec   runs h2spec 2.2.1 with its strict cases against `highwire demo`, with and without TLS, on uring and
-           readiness. All 146 cases must pass each time. Uses h2spec from target/tools or PATH, or builds it with Go.
-           Its reports are kept in target/conformance
-  redbot   checks files of `highwire serve`, compressed and not, with REDbot 2.7.1. A bad note or a warning fails unless
-           xtask/src/redbot.rs has an exception for it. Uses REDbot from target/tools, or installs it there with pip
+  h2spec   runs h2spec 2.2.1 with its strict cases against `highwire demo`, with and without TLS, on the engines
+           readiness and, if io_uring is available, uring. All 146 cases must pass in each run. Uses h2spec from
+           target/tools or PATH, or builds it with Go. Its reports are kept in target/conformance
+  redbot   checks files of `highwire serve`, compressed and not, with REDbot 2.7.1. Fails if an expected note is missing,
+           or if a bad note or a warning is not among the exceptions in xtask/src/redbot.rs. Uses REDbot from
+           target/tools, or installs it there with pip
   hpack    decodes the header blocks of other encoders, and encodes their fields again. FOLDER must contain the data of
            http2jp/hpack-test-case
 
-If h2spec and Go, or REDbot and Python, are missing, the command prints `not run` and fails.
+If h2spec or REDbot is missing and cannot be installed, the command prints `not run` and fails.
 ";
 
-/// The folder of the built h2spec; its name contains the version.
+/// The folder of the h2spec that this command builds. The name contains the version.
 const H2SPEC: &str = "target/tools/h2spec-2.2.1";
 const H2SPEC_SOURCE: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible";
 
-/// The summary that h2spec 2.2.1 prints if every case has passed. Other versions have other numbers of cases.
+/// The summary that h2spec 2.2.1 prints if every case has passed. Other versions may have another number of cases.
 const ALL_PASSED: &str = "146 tests, 146 passed, 0 skipped, 0 failed";
 
-/// The folder of the reports.
+/// The folder of the reports and logs.
 pub(crate) const REPORTS: &str = "target/conformance";
 
-/// The time limit of one run. A good run takes a quarter of a second; one in which every case times out takes minutes.
+/// The time limit of one run of h2spec or REDbot. A good run of h2spec takes a quarter of a second; a run in which
+/// every case times out takes minutes.
 pub(crate) const RUN: Duration = Duration::from_secs(60);
 
 /// The time limit for the server to start listening.
@@ -48,10 +50,10 @@ const START: Duration = Duration::from_secs(20);
 /// The interval between checks of a server that does not listen yet.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// The time limit to fetch and build a program.
+/// The time limit to fetch and build or install a program.
 pub(crate) const BUILD: Duration = Duration::from_secs(5 * 60);
 
-/// A way to use HTTP/2: the options of the demo and of h2spec.
+/// HTTP/2 with or without TLS, and the options of `highwire demo` and h2spec for it.
 struct Way {
     name: &'static str,
     demo: &'static [&'static str],
@@ -82,12 +84,12 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
             }
         }
         Some("hpack") => {
-            let folder = args.word().ok_or_else(|| Error::Usage("conformance hpack needs a FOLDER".into()))?;
+            let folder = args.word().ok_or_else(|| Error::Usage("`conformance hpack` needs a FOLDER".into()))?;
             args.finish()?;
             hpack(root, Path::new(&folder))
         }
         _ => Err(Error::Usage(
-            "conformance needs one of `h2spec`, `redbot` and `hpack`; see `cargo xtask conformance --help`".into(),
+            "`conformance` needs one of `h2spec`, `redbot` and `hpack`; see `cargo xtask conformance --help`".into(),
         )),
     }
 }
@@ -104,7 +106,7 @@ pub(crate) fn h2spec_missing(root: &Path, install: bool) -> Option<String> {
     }
     find_h2spec(root)
         .is_none()
-        .then(|| format!("h2spec is missing (needs Go: GOBIN=$PWD/{H2SPEC} go install {H2SPEC_SOURCE})"))
+        .then(|| format!("h2spec is missing (with Go, `GOBIN=$PWD/{H2SPEC} go install {H2SPEC_SOURCE}`)"))
 }
 
 fn find_h2spec(root: &Path) -> Option<PathBuf> {
@@ -112,7 +114,8 @@ fn find_h2spec(root: &Path) -> Option<PathBuf> {
     if ours.is_file() { Some(ours) } else { process::find_program("h2spec") }
 }
 
-/// Runs h2spec in every way on the engines `uring` and `readiness`. Fails if any case fails.
+/// Runs h2spec in each of [`WAYS`] on the engines `uring` and `readiness`. Returns an error if a run fails. Without
+/// io_uring, prints that the runs on `uring` were not run, and does not fail because of them.
 pub(crate) fn h2spec(root: &Path) -> Result<()> {
     let program = find_h2spec(root).ok_or_else(|| Error::Failed("h2spec is missing".into()))?;
     let build = ["build", "--release", "--package", "highwire-cli", "--target-dir", "target"];
@@ -131,10 +134,11 @@ pub(crate) fn h2spec(root: &Path) -> Result<()> {
             }
         }
     }
-    if failed.is_empty() { Ok(()) } else { Err(Error::Failed(format!("not all passed: {}", failed.join(", ")))) }
+    if failed.is_empty() { Ok(()) } else { Err(Error::Failed(format!("these runs failed: {}", failed.join(", ")))) }
 }
 
-/// Runs h2spec once and returns its summary. `files` is the path of the reports without an extension.
+/// Runs h2spec once. Returns its summary, or a text if io_uring is unavailable. `files` is the path of the log and the
+/// report without an extension.
 fn one(root: &Path, program: &Path, engine: &str, way: &Way, files: &Path) -> Result<&'static str> {
     let (log, report) = (files.with_extension("log"), files.with_extension("txt"));
     let (_running, port) = serve(root, engine, &[&["demo", "--workers", "1"], way.demo].concat(), &log)?;
@@ -153,7 +157,8 @@ fn one(root: &Path, program: &Path, engine: &str, way: &Way, files: &Path) -> Re
     }
 }
 
-/// Returns the summary if all cases passed, and otherwise an error with the failed cases.
+/// Returns the summary if all cases passed. Otherwise returns an error with the failed cases, or with the whole output
+/// if it does not list any.
 fn verdict(said: &str, success: bool) -> Result<&'static str> {
     if success && said.lines().any(|line| line == ALL_PASSED) {
         return Ok(ALL_PASSED);
@@ -161,7 +166,8 @@ fn verdict(said: &str, success: bool) -> Result<&'static str> {
     Err(Error::Failed(said.split_once("Failures:").map_or(said, |(_, failures)| failures).trim().to_owned()))
 }
 
-/// Starts the command with a free port. The kernel kills it if xtask ends.
+/// Starts `highwire` with these arguments, which select port 0, waits until it listens, and returns the port. The
+/// kernel kills the process if xtask ends.
 pub(crate) fn serve(root: &Path, engine: &str, arguments: &[&str], log: &Path) -> Result<(Running, u16)> {
     let mut command = Command::new("setpriv");
     command.current_dir(root).args(["--pdeathsig", "KILL", "target/release/highwire"]);
@@ -176,13 +182,13 @@ pub(crate) fn serve(root: &Path, engine: &str, arguments: &[&str], log: &Path) -
             return Ok((running, port));
         }
         if running.has_ended() || Instant::now() > until {
-            return Err(Error::Failed(format!("{shown} does not listen\n{said}")));
+            return Err(Error::Failed(format!("`{shown}` ended, or did not listen within 20 s\n{said}")));
         }
         sleep(GLANCE);
     }
 }
 
-/// Returns the port in the command's log line `listening on https://127.0.0.1:PORT/`.
+/// Returns the port in the first complete log line such as `listening on https://127.0.0.1:PORT/`.
 fn port_in(said: &str) -> Option<u16> {
     said.lines()
         .find_map(|line| line.split_once("listening on ")?.1.strip_suffix('/')?.rsplit_once(':')?.1.parse().ok())
@@ -196,7 +202,7 @@ pub(crate) fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).map_err(|error| Error::doing(path.display(), error))
 }
 
-/// Runs the test `hpack_stories` with the folder in the environment variable that it reads.
+/// Runs the test `hpack_stories`, which reads the folder from the environment variable `HPACK_STORIES`.
 fn hpack(root: &Path, folder: &Path) -> Result<()> {
     let folder = folder.canonicalize().map_err(|error| Error::doing(folder.display(), error))?;
     let mut command = Command::new("cargo");

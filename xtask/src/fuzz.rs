@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: runs every fuzz target in turn, with cargo-fuzz on nightly.
+//! `cargo xtask fuzz`: runs the fuzz targets one after the other, with cargo-fuzz on the nightly toolchain.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,19 +9,20 @@ use crate::process;
 use crate::{Error, Result};
 
 pub(crate) const HELP: &str = "\
-Runs every fuzz target of fuzz/Cargo.toml in turn, with cargo-fuzz on the nightly toolchain.
+Runs the fuzz targets of fuzz/Cargo.toml one after the other, with cargo-fuzz on the nightly toolchain.
 
 Usage: cargo xtask fuzz [--seconds N] [--target NAME]...
 
 Options:
-  --seconds N     how long each target runs (default 600)
+  --seconds N     how long each target runs, in seconds (default 600)
   --target NAME   only this target; may be given several times
 
 A target FOO also reads fuzz/seeds/FOO/ and fuzz/dictionaries/FOO.dict if they exist.
-A failing input is kept in fuzz/artifacts/FOO/, and the command to repeat it is printed.
+cargo-fuzz keeps a failing input in fuzz/artifacts/FOO/. The end of its output is printed, with the command to repeat
+the failure.
 ";
 
-/// The default seconds per target: libFuzzer's coverage stops growing long before.
+/// The default number of seconds per target. libFuzzer's coverage usually stops growing long before.
 const SECONDS: u32 = 600;
 
 /// The result of a target's run.
@@ -46,19 +47,19 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
 pub(crate) fn missing(install: bool) -> Option<String> {
     let works = |arguments: &[&str]| process::output(Command::new("cargo").args(arguments)).is_ok();
     if !works(&["+nightly", "--version"]) {
-        return Some("the nightly toolchain is missing (rustup toolchain install nightly)".into());
+        return Some("the nightly toolchain is missing (`rustup toolchain install nightly`)".into());
     }
     if !works(&["+nightly", "fuzz", "--version"]) && install {
         println!("installing cargo-fuzz");
         let _ = process::output(Command::new("cargo").args(["install", "--quiet", "--locked", "cargo-fuzz"]));
     }
-    (!works(&["+nightly", "fuzz", "--version"])).then(|| "cargo-fuzz is missing (cargo install cargo-fuzz)".into())
+    (!works(&["+nightly", "fuzz", "--version"])).then(|| "cargo-fuzz is missing (`cargo install cargo-fuzz`)".into())
 }
 
-/// Builds and runs the chosen targets, or all if none is chosen. Fails if one of them fails.
+/// Builds and runs the chosen targets, or all if none is chosen. Returns an error if one of them fails.
 pub(crate) fn fuzz(root: &Path, seconds: u32, chosen: &[String]) -> Result<()> {
     let manifest = std::fs::read_to_string(root.join("fuzz/Cargo.toml"))
-        .map_err(|error| Error::doing("fuzz/Cargo.toml", error))?;
+        .map_err(|error| Error::doing("cannot read fuzz/Cargo.toml", error))?;
     let mut targets = binaries(&manifest);
     if let Some(unknown) = chosen.iter().find(|name| !targets.contains(name)) {
         return Err(Error::Usage(format!("unknown fuzz target `{unknown}`; use one of {}", targets.join(", "))));
@@ -71,7 +72,7 @@ pub(crate) fn fuzz(root: &Path, seconds: u32, chosen: &[String]) -> Result<()> {
         &[]
     });
     if !build.status().is_ok_and(|status| status.success()) {
-        return Err(Error::Failed("the fuzz targets do not build".into()));
+        return Err(Error::Failed("cannot build the fuzz targets".into()));
     }
     let reports: Vec<Report> = targets.into_iter().map(|target| one(root, target, seconds)).collect();
     println!("\n{:<28} {:>9} {:>14} {:>10}  result", "target", "seconds", "runs", "runs/s");
@@ -125,7 +126,7 @@ fn last_lines(text: &str, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
-/// Returns the number of inputs that libFuzzer reports to have run.
+/// Returns the number of inputs that libFuzzer has run, from its output.
 fn executions(said: &str) -> Option<u64> {
     said.lines().find_map(|line| line.trim().strip_prefix("stat::number_of_executed_units:")?.trim().parse().ok())
 }

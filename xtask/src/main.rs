@@ -25,9 +25,9 @@ Usage: cargo xtask COMMAND [OPTIONS]
 
 Commands:
   tidy          check the invariants that a program can check
-  test          run every test of the project, and print a summary
+  test          run the tests and checks of the project, and print a summary
   conformance   test Highwire with third-party conformance programs and data
-  fuzz          run every fuzz target for a while
+  fuzz          run each fuzz target for ten minutes, or for a given time
   portability   type-check the libraries for macOS, FreeBSD and Windows
   attack        attack a server on loopback and measure the effect on other clients
   bench         measure Highwire beside minimal servers and other servers
@@ -45,7 +45,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// Returns `Failed` with the failed action and its error.
+    /// Returns `Failed` with the failed action (or its file) and the error.
     pub(crate) fn doing(what: impl std::fmt::Display, error: impl std::fmt::Display) -> Self {
         Self::Failed(format!("{what}: {error}"))
     }
@@ -99,14 +99,18 @@ fn dispatch(mut words: Vec<String>) -> Result<()> {
     (command.run)(&root()?, Args::new(command.name, words))
 }
 
-/// Returns the project's root: the current folder or its nearest ancestor that contains `Cargo.toml` and `xtask/`.
+/// Returns the project's root: the current folder or its nearest ancestor that contains `Cargo.toml` and
+/// `xtask/Cargo.toml`.
 fn root() -> Result<PathBuf> {
-    let here = std::env::current_dir().map_err(|error| Error::doing("the current folder", error))?;
+    let here = std::env::current_dir().map_err(|error| Error::doing("cannot find the current folder", error))?;
     here.ancestors()
         .find(|folder| folder.join("Cargo.toml").is_file() && folder.join("xtask/Cargo.toml").is_file())
         .map(Path::to_path_buf)
         .ok_or_else(|| {
-            Error::Usage("run this inside the project: no folder above this one contains Cargo.toml and xtask/".into())
+            Error::Usage(
+                "run this inside the project; neither the current folder nor one above it contains Cargo.toml and xtask/Cargo.toml"
+                    .into(),
+            )
         })
 }
 

@@ -27,8 +27,8 @@ for each target.
 
 const TARGETS: &[&str] = &["x86_64-apple-darwin", "x86_64-unknown-freebsd", "x86_64-pc-windows-gnu"];
 
-/// The checked crates and their features. TLS, cookies and compression are left out: they contain C code, which needs a
-/// C compiler for the target.
+/// The checked crates and their features. TLS, cookies and compression are left out, because they depend on C code,
+/// which needs a C compiler for the target.
 const CRATES: &[(&str, &[&str])] = &[
     ("highwire-proto", &[]),
     ("highwire-io", &[]),
@@ -40,9 +40,9 @@ const CRATES: &[(&str, &[&str])] = &[
 const DLLTOOL: Tool =
     Tool { name: "x86_64-w64-mingw32-dlltool", probe: Probe::Program, package: "binutils-mingw-w64-x86-64" };
 
-/// The packages whose names contain no version.
+/// The fetched packages whose names contain no version.
 const PACKAGES: &[&str] = &["rustc-web", "libstd-rust-web-dev", "rust-web-src"];
-/// The names of the two other packages, libraries of the compiler, without the version at their end.
+/// The names, without the version at their end, of the two other fetched packages, which are libraries of the compiler.
 const VERSIONED: &[&str] = &["libstd-rust-web-", "libllvm"];
 
 pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
@@ -57,7 +57,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
     check(root, |target| chosen.is_empty() || chosen.iter().any(|name| name == target))
 }
 
-/// Type-checks all crates for all targets.
+/// Type-checks each of [`CRATES`] for each of [`TARGETS`].
 pub(crate) fn all(root: &Path) -> Result<()> {
     check(root, |_| true)
 }
@@ -77,9 +77,9 @@ fn check(root: &Path, is_chosen: impl Fn(&str) -> bool) -> Result<()> {
                 .env("RUSTC", toolchain.join("usr/bin/rustc"))
                 .env("RUSTC_BOOTSTRAP", "1")
                 .env("RUSTFLAGS", "-D warnings")
-                // Its own folder, because the compiler is not the one of the other builds.
+                // A separate folder, because the other builds use another compiler.
                 .env("CARGO_TARGET_DIR", root.join("target/portability/target"));
-            let status = command.status().map_err(|error| Error::doing("cargo", error))?;
+            let status = command.status().map_err(|error| Error::doing("cannot run cargo", error))?;
             println!("{target:<24} {name:<16} {}", if status.success() { "checked" } else { "FAILED" });
             if !status.success() {
                 failed.push(format!("{name} for {target}"));
@@ -102,7 +102,7 @@ fn toolchain(root: &Path) -> PathBuf {
 pub(crate) fn missing(root: &Path, install: bool) -> Option<String> {
     let toolchain = toolchain(root);
     if !toolchain.join("usr/bin/rustc").is_file() {
-        let how = "cargo xtask portability fetches it on Debian";
+        let how = "`cargo xtask portability` fetches it on Debian";
         if !install || find_program("apt-get").is_none() || find_program("dpkg").is_none() {
             return Some(format!("a Rust compiler with the source of its library is missing ({how})"));
         }
@@ -120,15 +120,18 @@ pub(crate) fn missing(root: &Path, install: bool) -> Option<String> {
     let wanted = std::fs::read_to_string(root.join("Cargo.toml")).ok().and_then(|manifest| rust_version(&manifest));
     match (have, wanted) {
         (Some(have), Some(wanted)) if have < wanted => {
-            Some(format!("Debian's Rust is {}.{}, older than the project's {}.{}", have.0, have.1, wanted.0, wanted.1))
+            Some(format!("Debian's Rust is {}.{}; the project requires {}.{}", have.0, have.1, wanted.0, wanted.1))
         }
         (Some(_), Some(_)) => None,
-        _ => Some(format!("the compiler in {} does not run; remove that folder and try again", toolchain.display())),
+        _ => Some(format!(
+            "the compiler in {} does not run (remove that folder and try again), or Cargo.toml has no rust-version",
+            toolchain.display()
+        )),
     }
 }
 
 fn is_here(tool: &Tool) -> std::result::Result<(), String> {
-    if tool.is_here() { Ok(()) } else { Err(format!("{} is missing (apt-get install {})", tool.name, tool.package)) }
+    if tool.is_here() { Ok(()) } else { Err(format!("{} is missing (`apt-get install {}`)", tool.name, tool.package)) }
 }
 
 /// Downloads the packages and unpacks them to `toolchain`.
@@ -136,7 +139,7 @@ fn fetch(root: &Path, toolchain: &Path) -> Result<()> {
     let packages = root.join("target/portability/packages");
     std::fs::create_dir_all(&packages).map_err(|error| Error::doing(packages.display(), error))?;
     if is_root() {
-        // Without package lists, apt-get finds no version to download.
+        // Without package lists, apt-get finds no package to download.
         let _ = process::output(Command::new("apt-get").args(["update", "-qq"]));
     }
     let mut names: Vec<String> = PACKAGES.iter().map(|name| (*name).to_owned()).collect();
@@ -157,11 +160,11 @@ fn fetch(root: &Path, toolchain: &Path) -> Result<()> {
         process::output(Command::new("dpkg").arg("-x").arg(&file).arg(&unpacked))?;
         let _ = std::fs::remove_file(file);
     }
-    // Renamed at the end, so that a partly unpacked folder is never used.
+    // Renames the folder at the end, so that a partly unpacked one is never used.
     std::fs::rename(&unpacked, toolchain).map_err(|error| Error::doing(toolchain.display(), error))
 }
 
-/// Returns the packages with a version in their names from the output of `apt-cache depends`.
+/// Returns the names of the [`VERSIONED`] packages in the output of `apt-cache depends`.
 fn dependencies(depends: &str) -> Vec<&str> {
     let mut names: Vec<&str> = depends
         .lines()
@@ -178,7 +181,7 @@ fn dependencies(depends: &str) -> Vec<&str> {
     names
 }
 
-/// Returns the major and minor version that a compiler prints, or `None` if it cannot run.
+/// Returns the major and minor version that a compiler prints, or `None` if it cannot run or prints no version.
 fn version(rustc: &mut Command) -> Option<(u32, u32)> {
     let text = process::output(rustc.arg("--version")).ok()?;
     numbers(text.split_whitespace().nth(1)?)

@@ -1,8 +1,8 @@
-//! Processes: finds or installs programs, runs them, reads their CPU time and memory, and stops them with their
-//! children.
+//! Functions that find or install programs, run them, read their CPU time and memory, and stop them with their
+//! descendants.
 //!
-//! For system calls that the standard library lacks, xtask runs the usual small programs (`kill`, `taskset`, `setpriv`,
-//! `ulimit`), so that it needs neither `unsafe` nor a dependency.
+//! For system calls that the standard library lacks, xtask runs small programs and shell commands (`kill`, `taskset`,
+//! `setpriv`, `ulimit`). It therefore needs neither `unsafe` nor an external crate.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, Result};
 
-/// The interval between checks of a running program: too short to be noticed, and long enough to cost nothing.
+/// The interval between checks whether a program has ended. The delay is not noticeable, and the checks cost little.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// How long a program may take to end after SIGTERM.
+/// How long a program may take to end after SIGTERM before it gets SIGKILL.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// A program, header or file that a step needs, and the Debian package that contains it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tool {
     pub(crate) name: &'static str,
-    /// How to find it: as a program in PATH, as a header below /usr/include, or as a file.
+    /// How to find the tool: as a program, as a C header, or as a file with this path.
     pub(crate) probe: Probe,
     pub(crate) package: &'static str,
 }
@@ -49,17 +49,19 @@ pub(crate) const OPENSSL: Tool = Tool { name: "openssl", probe: Probe::Program, 
 pub(crate) const STRACE: Tool = Tool { name: "strace", probe: Probe::Program, package: "strace" };
 pub(crate) const PRLIMIT: Tool = Tool { name: "prlimit", probe: Probe::Program, package: "util-linux" };
 pub(crate) const CHROMIUM: Tool = Tool { name: "chromium", probe: Probe::Program, package: "chromium" };
-/// HTTP clients, and HTTP/2 for httpx, as packages for Debian's Python.
+/// An HTTP client for Debian's Python.
 pub(crate) const HTTPX: Tool =
     Tool { name: "httpx", probe: Probe::File("/usr/lib/python3/dist-packages/httpx"), package: "python3-httpx" };
+/// The package with which httpx supports HTTP/2.
 pub(crate) const HYPER_H2: Tool =
     Tool { name: "h2", probe: Probe::File("/usr/lib/python3/dist-packages/h2"), package: "python3-h2" };
+/// An HTTP client for Debian's Python.
 pub(crate) const REQUESTS: Tool = Tool {
     name: "requests",
     probe: Probe::File("/usr/lib/python3/dist-packages/requests"),
     package: "python3-requests",
 };
-/// Lets requests decode br.
+/// The package with which `requests` can decode `br`.
 pub(crate) const PYTHON_BROTLI: Tool = Tool {
     name: "brotli for Python",
     probe: Probe::File("/usr/lib/python3/dist-packages/brotli.py"),
@@ -90,7 +92,7 @@ impl Tool {
     /// Installs the package if the tool is missing and xtask runs as root with apt-get.
     ///
     /// # Errors
-    /// Returns a message with the missing tool and the command to install it.
+    /// Returns a message with the command to install the tool if it is still missing.
     pub(crate) fn ensure(&self) -> std::result::Result<(), String> {
         if self.is_here() {
             return Ok(());
@@ -102,12 +104,12 @@ impl Tool {
         if self.is_here() {
             Ok(())
         } else {
-            Err(format!("{} is missing (apt-get install {})", self.name, self.package))
+            Err(format!("{} is missing (`apt-get install {}`)", self.name, self.package))
         }
     }
 }
 
-/// Returns the path of a program from PATH or the sbin folders, which contain servers.
+/// Looks for a program in PATH and then in two sbin folders, which contain servers, and returns its path.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -121,10 +123,10 @@ pub(crate) fn is_root() -> bool {
         == Some(true)
 }
 
-/// Installs a package with apt-get, quietly. Errors are ignored: the caller checks for the tool again.
+/// Installs a package with apt-get. Ignores errors, because the caller checks for the tool again.
 ///
-/// The package of a daemon usually starts it, which would occupy port 80 and a core during measurements. A
-/// `policy-rc.d` script forbids that.
+/// The package of a daemon usually starts the daemon, which would occupy port 80 and a core during measurements. A
+/// temporary `policy-rc.d` script forbids that, unless the machine already has such a script.
 fn install(package: &str) {
     const SCRIPT: &str = r#"
         export DEBIAN_FRONTEND=noninteractive
@@ -139,7 +141,8 @@ fn install(package: &str) {
     let _ = Command::new("sh").args(["-c", SCRIPT, "sh", package]).stdin(Stdio::null()).status();
 }
 
-/// Runs a program and returns its standard output. The error of a failed program contains its standard error, too.
+/// Runs a program and returns its standard output. If the program fails, the error contains its standard output and
+/// standard error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = shown(command);
     let output = command.stdin(Stdio::null()).output().map_err(|error| Error::doing(&shown, error))?;
@@ -162,7 +165,7 @@ pub(crate) fn run_shown(command: &mut Command) -> Result<()> {
     }
 }
 
-/// Runs a program with inherited output. Returns `None` if it was stopped at the deadline.
+/// Runs a program with inherited output. If it is still running at the deadline, stops it and returns `None`.
 pub(crate) fn run_until(command: &mut Command, deadline: Instant) -> Result<Option<ExitStatus>> {
     let mut child = command.stdin(Stdio::null()).spawn().map_err(|error| Error::doing(shown(command), error))?;
     loop {
@@ -178,7 +181,8 @@ pub(crate) fn run_until(command: &mut Command, deadline: Instant) -> Result<Opti
     }
 }
 
-/// Returns the command line as one would type it.
+/// Returns the command line for messages: environment variables that are set, the program, and its arguments without
+/// quotes.
 pub(crate) fn shown(command: &Command) -> String {
     let mut line = String::new();
     for (key, value) in command.get_envs() {
@@ -194,7 +198,8 @@ pub(crate) fn shown(command: &Command) -> String {
     line
 }
 
-/// A running process. Dropping the value stops the process and its descendants.
+/// A child process. If the process is still running when the value is dropped, the drop stops the process and its
+/// descendants.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
@@ -224,7 +229,8 @@ impl Drop for Running {
     }
 }
 
-/// Stops a process and its descendants: with SIGTERM, and with SIGKILL after [`FAREWELL`].
+/// Stops a process and its descendants with SIGTERM, and after [`FAREWELL`] with SIGKILL. Does nothing if the process
+/// has already ended.
 fn stop(child: &mut Child) {
     if !matches!(child.try_wait(), Ok(None)) {
         return;
@@ -242,8 +248,8 @@ fn stop(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// Stops processes and their descendants with SIGSTOP and returns them all. A stopped process starts no children, so
-/// that none escapes between listing and signaling.
+/// Suspends processes and their descendants with SIGSTOP and returns them. A suspended process starts no children, so
+/// the search is complete when it finds no further process.
 fn freeze(pids: &[u32]) -> Vec<Identity> {
     let mut members: Vec<Identity> = Vec::new();
     loop {
@@ -267,7 +273,7 @@ struct Identity {
 impl Identity {
     fn of(pid: u32) -> Option<Self> {
         let (state, numbers) = stat(pid)?;
-        // A zombie has ended; only its parent has not collected its exit status yet.
+        // A zombie has ended, but its parent has not collected the exit status yet.
         (state != "Z").then_some(Self { pid, started_ticks: *numbers.get(STARTED)? })
     }
 
@@ -283,7 +289,7 @@ fn signal(name: &str, family: &[Identity]) {
     }
 }
 
-/// Returns the process id and those of all its living descendants.
+/// Returns the process id and the ids of the process's descendants, except those whose parent has ended.
 pub(crate) fn family(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let mut next = 0;
@@ -302,11 +308,11 @@ fn tasks(pid: u32) -> Vec<PathBuf> {
     entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect()
 }
 
-/// Returns the CPU time in seconds that the process and its living descendants have used.
+/// Returns the CPU time in seconds that the process and its descendants (see [`family`]) have used.
 ///
-/// `schedstat` counts nanoseconds but omits threads that have ended. `stat` includes those but counts ticks of 10 ms.
-/// Neither overstates the time, so this uses the larger one. With `schedstat` alone, a server with a thread per
-/// connection would seem to need no CPU.
+/// `schedstat` counts nanoseconds but omits threads that have ended. `stat` includes these threads but counts ticks of
+/// 10 ms. Both are lower bounds, so this uses the larger one for each process. With `schedstat` alone, a server with a
+/// thread per connection would seem to need almost no CPU.
 pub(crate) fn cpu_seconds(pid: u32) -> f64 {
     let one = |pid| {
         let living: u64 = tasks(pid)
@@ -326,13 +332,13 @@ pub(crate) fn cpu_seconds(pid: u32) -> f64 {
 /// USER_HZ, which is 100 on all supported machines.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-// Positions in /proc/PID/stat counted from the field after the name (proc(5) numbers that one 3).
+// Positions in /proc/PID/stat, counted from the field after the name, which is field 3 in proc(5).
 const USER_TICKS: usize = 14 - 3;
 const SYSTEM_TICKS: usize = 15 - 3;
 const STARTED: usize = 22 - 3;
 
-/// Returns the state and all fields of /proc/PID/stat after the name, which may contain blanks and brackets. A field
-/// that is no number is 0.
+/// Returns the process's state, and the fields after its name in /proc/PID/stat as numbers. A field that is not a
+/// number becomes 0. The name may contain spaces and parentheses.
 fn stat(pid: u32) -> Option<(String, Vec<u64>)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let rest = text.rsplit_once(')')?.1;
@@ -340,12 +346,12 @@ fn stat(pid: u32) -> Option<(String, Vec<u64>)> {
     Some((state, rest.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect()))
 }
 
-/// Returns the resident memory of the process and its living descendants, in KiB.
+/// Returns the sum of the resident memory of the process and its descendants (see [`family`]), in KiB.
 pub(crate) fn resident_kib(pid: u32) -> u64 {
     memory_kib(pid, "VmRSS:")
 }
 
-/// Returns the sum of the peak resident memory of the process and of each living descendant, in KiB.
+/// Returns the sum of the peak resident memory of the process and of each descendant (see [`family`]), in KiB.
 pub(crate) fn peak_resident_kib(pid: u32) -> u64 {
     memory_kib(pid, "VmHWM:")
 }
@@ -359,7 +365,7 @@ fn memory_kib(pid: u32, label: &str) -> u64 {
         .sum()
 }
 
-/// Returns the rest of the first line that begins with `label`.
+/// Returns the first line of a file that begins with `label`, without the label and surrounding whitespace.
 pub(crate) fn read_field(file: &Path, label: &str) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     text.lines().find_map(|line| line.strip_prefix(label)).map(|rest| rest.trim().to_owned())
@@ -370,10 +376,10 @@ mod tests {
     use super::*;
 
     fn shell(script: &str) -> Running {
-        Running::new(Command::new("sh").args(["-c", script]).spawn().expect("sh is everywhere"))
+        Running::new(Command::new("sh").args(["-c", script]).spawn().expect("`sh` starts"))
     }
 
-    /// Polls until a condition holds. Returns false after 10 s.
+    /// Polls until a condition holds, then returns true. Returns false after 10 s.
     fn eventually(mut so: impl FnMut() -> bool) -> bool {
         let until = Instant::now() + Duration::from_secs(10);
         while Instant::now() < until {

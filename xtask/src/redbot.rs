@@ -1,7 +1,8 @@
 //! `cargo xtask conformance redbot`: checks files of `highwire serve` with REDbot.
 //!
 //! REDbot requests a resource several times, with and without conditions, ranges and codings, and reports its findings
-//! as notes. A note of the level bad or warning fails, unless `ALLOWED` has an exception for it.
+//! as notes. The check fails on a note of level `BAD` or `WARN` that is not in `ALLOWED`, and if an expected note is
+//! missing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,8 @@ struct Case {
     path: &'static str,
     status: u16,
     notes: &'static [&'static str],
-    /// The name of the way whose answers are compressed: `*` for every way, empty for none.
+    /// The name of the [`Way`] in which REDbot must find that the answer can be compressed. `*` stands for every way,
+    /// and an empty text for none.
     coded: &'static str,
 }
 
@@ -51,16 +53,16 @@ const CASES: &[Case] = &[
     Case { path: "/nothing", status: 404, notes: &["CL_CORRECT"], coded: "" },
 ];
 
-/// REDbot's note on an answer that can be compressed.
+/// REDbot's note on an answer that is compressed with gzip on request.
 const CODED: &str = "CONNEG_GZIP_GOOD";
 
-/// Notes that are allowed in spite of their level, with the reason. A row that is not needed is an error, too.
+/// Notes that are allowed in spite of their level, with the reason. The check also fails if a row is not needed.
 const ALLOWED: &[(&str, &str)] = &[
     ("FRESHNESS_HEURISTIC", "only the user knows how long files stay fresh, and can set it with --cache-control"),
     ("RANGE_CL_FULL", "REDbot requests 97 bytes, which is the whole of a smaller file"),
 ];
 
-/// A note of REDbot.
+/// A note in REDbot's report.
 #[derive(Debug, PartialEq, Eq)]
 struct Note {
     name: String,
@@ -88,14 +90,14 @@ pub(crate) fn missing(root: &Path, install: bool) -> Option<String> {
         }
     }
     let how = format!("python3 -m venv {FOLDER} && {FOLDER}/bin/pip install {}", PACKAGES.join(" "));
-    (!program.is_file()).then(|| format!("redbot is missing ({how})"))
+    (!program.is_file()).then(|| format!("redbot is missing (`{how}`)"))
 }
 
 fn program(root: &Path) -> PathBuf {
     root.join(FOLDER).join("bin/redbot")
 }
 
-/// Checks every path in every way with REDbot.
+/// Checks each of [`CASES`] in each of [`WAYS`] with REDbot. Returns an error with all problems.
 pub(crate) fn redbot(root: &Path) -> Result<()> {
     let build = ["build", "--release", "--package", "highwire-cli", "--target-dir", "target"];
     process::run_shown(Command::new("cargo").current_dir(root).args(build))?;
@@ -175,7 +177,7 @@ fn make_site(site: &Path) -> std::io::Result<()> {
         ("small.txt", b"Hello, World!".to_vec()),
         ("style.css", style.clone().into_bytes()),
         ("style.css.gz", gzip(style.as_bytes())?),
-        // Too large for the cache in memory, and of a type that is not compressed.
+        // This file is too large for the cache in memory, and its type is not compressed.
         ("large.bin", (0..300_000_u32).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect()),
         ("empty.txt", Vec::new()),
         ("folder/a b.txt", b"a file".to_vec()),

@@ -1,7 +1,7 @@
-//! `cargo xtask test`: runs every test of the project in order and prints a summary.
+//! `cargo xtask test`: runs the tests and checks of the project in order and prints a summary.
 //!
-//! The steps are rows of a table. A step that cannot run here prints the reason and counts as skipped. The steps after
-//! a failed one still run, so that one run shows all failures.
+//! The steps are rows of a table. A step that cannot run on this machine prints the reason and counts as skipped. The
+//! steps after a failed one still run, so one run can show several failures.
 
 use std::fmt;
 use std::path::Path;
@@ -16,25 +16,25 @@ use crate::process::{
 use crate::{Error, Result, attack, bench, conformance, fuzz, portability, redbot, tidy};
 
 pub(crate) const HELP: &str = "\
-Runs every test of the project in order and prints a summary. Steps after a failed one still run.
+Runs the tests and checks of the project in order and prints a summary. Steps after a failed one still run.
 
 Usage: cargo xtask test [--quick] [--seeds N] [--minutes N] [--only STEP]... [--list]
 
 Options:
-  --quick       leave out the long steps, and install only third-party clients
+  --quick       leave out the long steps, and install nothing except in the step `tools`
   --seeds N     number of seeds for the simulator (default 300; 10000 is a long run)
-  --minutes N   after N minutes, stop and count unfinished steps as failed (default 60)
+  --minutes N   after N minutes, stop a running command and start no further step; these steps fail (default 60)
   --only STEP   run only this step; may be given several times
   --list        show the steps and run nothing
 
-Missing tools are installed with apt-get (as root), rustup, cargo, go and pip. If that is not possible, the step is
+Most missing tools are installed with apt-get (as root), rustup, cargo, go and pip. If a step still lacks a tool, it is
 `not run`, and the missing tool is printed. The last line counts the steps: `N passed, N failed, N skipped`.
 ";
 
-/// A step.
+/// A step of the command.
 struct Step {
     name: &'static str,
-    /// True if the step takes minutes, so that --quick leaves it out.
+    /// True if the step takes minutes. `--quick` leaves such steps out.
     long: bool,
     needs: &'static [Need],
     action: Action,
@@ -51,31 +51,33 @@ enum Need {
     Target(&'static str),
     /// The nightly toolchain with Miri.
     Miri,
-    /// h2spec, which Go builds.
+    /// h2spec, which is built with Go.
     H2spec,
-    /// REDbot, which pip installs.
+    /// REDbot, which is installed with pip.
     Redbot,
-    /// A compiler with the source of its library, for other systems.
+    /// The Rust compiler with the source of its standard library that [`portability`] uses.
     Portability,
-    /// cargo-fuzz.
+    /// The nightly toolchain with cargo-fuzz.
     Fuzz,
-    /// A cargo command that is not installed automatically, because building it takes longer than all other steps.
+    /// A cargo command that is not installed automatically, because building it takes too long.
     CargoCommand(&'static str),
 }
 
 /// The action of a step.
 enum Action {
-    /// Runs a command line, in which `{seeds}` is replaced, with additional environment variables.
+    /// A command line, in which `{seeds}` stands for the number of seeds, and additional environment variables.
     Run(&'static str, &'static [(&'static str, &'static str)]),
+    /// A function that gets the project's root.
     Do(fn(&Path) -> Result<()>),
 }
 
 const AARCH64: &str = "aarch64-unknown-linux-gnu";
 
-/// Ten seconds per target find obvious bugs; `cargo xtask fuzz` runs longer.
+/// The number of seconds per fuzz target, which is enough to find obvious bugs. `cargo xtask fuzz` runs longer by
+/// default.
 const FUZZ_SECONDS: u32 = 10;
 
-/// The steps in their order: cheap and informative ones first.
+/// The steps in the order in which they run. Cheap and informative ones usually come first.
 const STEPS: &[Step] = &[
     Step { name: "tools", long: false, needs: &[], action: Action::Do(fetch_tools) },
     Step { name: "format", long: false, needs: &[], action: Action::Run("cargo fmt --all --check", &[]) },
@@ -95,7 +97,8 @@ const STEPS: &[Step] = &[
         name: "documentation",
         long: false,
         needs: &[],
-        // Only the libraries: the command `highwire` and the library `highwire` would write the same pages.
+        // Documents only libraries, because the command and the library, both named `highwire`, would write the same
+        // pages.
         action: Action::Run("cargo doc --workspace --all-features --no-deps --lib", &[("RUSTDOCFLAGS", "-D warnings")]),
     },
     Step {
@@ -142,8 +145,8 @@ const STEPS: &[Step] = &[
         name: "miri: proto",
         long: true,
         needs: &[Need::Miri],
-        // The parts of proto with `unsafe`: the scanners. The skipped test took nine minutes. It compares more byte
-        // values than the others, but does not read memory in other ways.
+        // Runs the tests of the code in proto that contains `unsafe`: scanning and WebSocket masking. The skipped test
+        // took nine minutes. It compares more byte values than other tests, but does not read memory in other ways.
         action: Action::Run(
             "cargo +nightly miri test -p highwire-proto --lib -- scan mask --skip every_byte_at_every_place",
             MIRI,
@@ -153,7 +156,7 @@ const STEPS: &[Step] = &[
         name: "miri: io",
         long: true,
         needs: &[Need::Miri],
-        // The parts of io that Miri supports: memory and eventfd, but neither sockets nor io_uring.
+        // Runs the tests of io that use only memory and eventfd. Miri cannot run those with sockets or io_uring.
         action: Action::Run("cargo +nightly miri test -p highwire-io --lib -- wake slots outgoing", MIRI),
     },
     Step {
@@ -166,12 +169,12 @@ const STEPS: &[Step] = &[
         name: "licences and sources",
         long: false,
         needs: &[Need::CargoCommand("deny")],
-        // Without advisories, which need the network and appear without a change in this project.
+        // Does not check advisories, which need the network and can appear without a change in this project.
         action: Action::Run("cargo deny check licenses bans sources", &[]),
     },
 ];
 
-/// The third-party programs that tests use. A test whose program is missing prints that it was not run.
+/// Third-party programs and Python packages that tests use. A test that lacks one usually prints that it was not run.
 const CLIENTS: &[Tool] = &[
     CURL,
     WGET,
@@ -193,24 +196,24 @@ const CLIENTS: &[Tool] = &[
 fn fetch_tools(root: &Path) -> Result<()> {
     for tool in CLIENTS {
         if let Err(missing) = tool.ensure() {
-            println!("not run: tests that need {}: {missing}", tool.name);
+            println!("not run: tests that need {}; {missing}", tool.name);
         }
     }
     if let Some(missing) = conformance::h2spec_missing(root, true) {
-        println!("not run: tests that need h2spec: {missing}");
+        println!("not run: tests that need h2spec; {missing}");
     }
     if let Some(missing) = redbot::missing(root, true) {
-        println!("not run: tests that need redbot: {missing}");
+        println!("not run: tests that need redbot; {missing}");
     }
     Ok(())
 }
 
-/// The environment for Miri. Without isolation, property tests can look for past failures in the current folder. They
-/// run few cases, because Miri is some hundred times slower than native code.
+/// The environment for Miri. Without isolation, property tests can look for past failures in the current folder.
+/// Property tests run few cases, because Miri is some hundred times slower than native code.
 const MIRI: &[(&str, &str)] = &[("MIRIFLAGS", "-Zmiri-disable-isolation"), ("PROPTEST_CASES", "4")];
 
-/// The time limit of a step: twice the time of the longest step on two slow cores. A step that hangs must not use up
-/// the time of the others.
+/// The time limit of a step that runs a command: about twice the time of the longest step on two slow cores. A step
+/// that hangs must not use up the time of the other steps.
 const STEP: Duration = Duration::from_secs(20 * 60);
 
 /// The result of a step.
@@ -315,7 +318,7 @@ fn perform(root: &Path, step: &Step, options: &Options) -> Outcome {
             match process::run_until(&mut command, options.deadline.min(Instant::now() + STEP)) {
                 Ok(Some(status)) if status.success() => Ok(()),
                 Ok(Some(status)) => Err(status.to_string()),
-                Ok(None) => Err("stopped because it took too long".into()),
+                Ok(None) => Err("stopped after 20 minutes, or when the time of --minutes was over".into()),
                 Err(error) => Err(error.reason()),
             }
         }
@@ -327,24 +330,24 @@ fn perform(root: &Path, step: &Step, options: &Options) -> Outcome {
 }
 
 impl Need {
-    /// Checks the requirement. With `install`, tries to install missing tools first.
+    /// Checks the requirement. With `install`, first tries to install most kinds of missing tools.
     ///
     /// # Errors
-    /// Returns a message with the missing tool or file and, for a tool, the command to install it.
+    /// Returns a message if the requirement is not met, usually with the command to install the missing tool.
     fn ensure(self, root: &Path, install: bool) -> std::result::Result<(), String> {
         match self {
             Self::File(path) if root.join(path).exists() => Ok(()),
             Self::File(path) => Err(format!("{path} is missing")),
             Self::Tool(tool) if install => tool.ensure(),
             Self::Tool(tool) if tool.is_here() => Ok(()),
-            Self::Tool(tool) => Err(format!("{} is missing (apt-get install {})", tool.name, tool.package)),
+            Self::Tool(tool) => Err(format!("{} is missing (`apt-get install {}`)", tool.name, tool.package)),
             Self::Target(target) => {
                 let sysroot = process::output(Command::new("rustc").args(["--print", "sysroot"])).unwrap_or_default();
                 let library = Path::new(sysroot.trim()).join("lib/rustlib").join(target).join("lib");
                 if library.is_dir() {
                     Ok(())
                 } else {
-                    Err(format!("no standard library for {target} (rustup target add {target})"))
+                    Err(format!("no standard library for {target} (`rustup target add {target}`)"))
                 }
             }
             Self::Miri => {
@@ -356,7 +359,7 @@ impl Need {
                 if works() {
                     Ok(())
                 } else {
-                    Err("Miri is missing (rustup component add --toolchain nightly miri rust-src)".into())
+                    Err("Miri is missing (`rustup component add --toolchain nightly miri rust-src`)".into())
                 }
             }
             Self::H2spec => conformance::h2spec_missing(root, install).map_or(Ok(()), Err),
@@ -365,7 +368,7 @@ impl Need {
             Self::Fuzz => fuzz::missing(install).map_or(Ok(()), Err),
             Self::CargoCommand(name) => {
                 let works = process::output(Command::new("cargo").args([name, "--version"])).is_ok();
-                if works { Ok(()) } else { Err(format!("cargo-{name} is missing (cargo install cargo-{name})")) }
+                if works { Ok(()) } else { Err(format!("cargo-{name} is missing (`cargo install cargo-{name}`)")) }
             }
         }
     }
@@ -388,7 +391,7 @@ mod tests {
         }
     }
 
-    /// Performs a step with this action and compares its result.
+    /// Performs a step with these properties and checks that its printed result begins with `expected`.
     fn check(action: Action, needs: &'static [Need], long: bool, seconds: u64, expected: &str) {
         let options = Options { quick: true, seeds: 7, deadline: Instant::now() + Duration::from_secs(seconds) };
         let outcome = perform(Path::new("."), &Step { name: "sample", long, needs, action }, &options);

@@ -1,5 +1,5 @@
-//! A running `highwire demo` process for tests: starts it, reads its log from standard error, and kills it when
-//! dropped.
+//! [`Demo`], a running `highwire demo` process for tests. It starts the process, reads the log from standard error, and
+//! kills the process when it is dropped.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -10,8 +10,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// The time limit of every wait. Long enough for slow machines, and less than the head timeout (15 s), so that a test
-/// fails if only that timeout ends a connection.
+/// The usual time limit of a wait. It is long enough for slow machines, and less than the head timeout (15 s), so that
+/// a test fails if only that timeout ends a connection.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(12);
 
 /// The path of the command that Cargo built for the tests.
@@ -50,7 +50,7 @@ impl Demo {
         Demo::of(command, engine)
     }
 
-    /// Does the same as [`start`](Self::start), with a command that executes the demo.
+    /// Does the same as [`start`](Self::start), with a command that executes `highwire`.
     pub(crate) fn of(mut command: Command, engine: &str) -> Option<Demo> {
         let listens = ["--listen", "--tls-listen"];
         let listeners = command.get_args().filter(|argument| listens.iter().any(|option| argument == option)).count();
@@ -74,7 +74,7 @@ impl Demo {
         if let Some(address) = demo.addresses.iter().find(|address| !address.starts_with("unix:")) {
             get(address, "/hello").expect("an answer to the first request");
         }
-        // Another process that shares the port may have answered, so this one may not have made its ring yet.
+        // Another process that shares the port may have answered, so this process may not have made its ring yet.
         let has_ring = || demo.descriptors().iter().any(|name| name.contains("io_uring"));
         let refused = || demo.log().contains("io_uring is unavailable");
         if engine == "uring" {
@@ -114,7 +114,7 @@ impl Demo {
         format!("the last of {} lines:\n{}", lines.len(), lines[lines.len().saturating_sub(20)..].join("\n"))
     }
 
-    /// Returns the link targets of its open descriptors.
+    /// Returns the link targets of the process's open descriptors.
     pub(crate) fn descriptors(&self) -> Vec<String> {
         let Ok(folder) = std::fs::read_dir(format!("/proc/{}/fd", self.id())) else { return Vec::new() };
         let targets = folder.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
@@ -133,7 +133,8 @@ impl Demo {
         }
     }
 
-    /// Sends SIGTERM, and waits until it is no longer pending, so that the next one is not merged with it.
+    /// Sends SIGTERM, and waits until the signal is no longer pending, so that the kernel does not merge the next
+    /// SIGTERM with this one.
     pub(crate) fn terminate(&self) {
         self.signal("TERM");
         let pending = || {
@@ -143,7 +144,7 @@ impl Demo {
         assert!(until(|| !pending()), "SIGTERM was not taken");
     }
 
-    /// Stops the process during `act`, so that it finds everything that `act` sends at once when it continues.
+    /// Suspends the process during `act`, so that it finds all data that `act` sends at once when it continues.
     pub(crate) fn while_stopped(&self, act: impl FnOnce()) {
         self.signal("STOP");
         assert!(until(|| self.status("State:").starts_with('T')), "the process does not stop");
@@ -164,7 +165,10 @@ impl Demo {
         status.lines().find_map(|line| line.strip_prefix(label)).unwrap_or_default().trim().to_string()
     }
 
-    /// Waits until the process has ended.
+    /// Waits until the process has ended, and returns its exit status.
+    ///
+    /// # Panics
+    /// Panics if that takes longer than [`PATIENCE`].
     pub(crate) fn wait(&mut self) -> ExitStatus {
         assert!(self.log.wait(|said| said.ended), "{}: the process did not end; {}", self.engine, self.said());
         self.child.wait().expect("a status")
@@ -179,7 +183,7 @@ impl Demo {
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        // Fails if the process has already ended.
+        // Ignores errors, because the process may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

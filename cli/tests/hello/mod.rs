@@ -1,5 +1,5 @@
-//! A handmade TLS ClientHello (RFC 5246 section 7.4.1.2, RFC 8446 section 4.1.2) with any content, and a parser for the
-//! part of the answer that contains the server's choices.
+//! A handmade TLS ClientHello (RFC 5246 section 7.4.1.2, RFC 8446 section 4.1.2) whose content tests can choose, and a
+//! parser for the part of the answer that contains the server's choices.
 
 use crate::demo::PATIENCE;
 use std::collections::BTreeSet;
@@ -75,8 +75,8 @@ impl Hello {
         }
     }
 
-    /// Returns the usual hello of a TLS 1.3 client, but without a key share: the server requests one of the group that
-    /// it chooses (RFC 8446 section 4.1.4).
+    /// Returns the usual hello of a TLS 1.3 client, but without a key share. The server therefore requests a key share
+    /// of the group that it chooses (RFC 8446 section 4.1.4).
     pub(crate) fn tls13() -> Hello {
         Hello { versions: vec![0x0304], ciphers: vec![0x1301, 0x1302, 0x1303], ..Hello::tls12() }
     }
@@ -157,8 +157,8 @@ fn prefixed(width: usize, bytes: &[u8]) -> Vec<u8> {
     [&length[4 - width..], bytes].concat()
 }
 
-/// Returns the server's choices once the messages contain them: in TLS 1.3 the ServerHello, in 1.2 also the
-/// ServerKeyExchange.
+/// Returns the server's choices once the messages contain them. TLS 1.3 has all in the ServerHello; TLS 1.2 has the
+/// group in the ServerKeyExchange.
 fn offer(mut messages: &[u8]) -> Option<Offer> {
     let mut found: Option<Offer> = None;
     while let Some(&[kind, a, b, c]) = messages.first_chunk::<4>() {

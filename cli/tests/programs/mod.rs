@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Makes a test of each function for each engine. The function gets the engine's name as its argument.
+/// Makes a test for each pair of an engine and a function. The function gets the engine's name as its argument.
 macro_rules! on_every_engine {
     ($($engine:ident),*: $tests:tt) => { $(on_every_engine!(@ $engine $tests);)* };
     (@ $engine:ident [$($test:ident),*]) => {
@@ -29,12 +29,13 @@ pub(crate) fn program(names: &[&str]) -> Option<PathBuf> {
     found
 }
 
-/// Prints a test that was not run directly to standard error, because the output of a passing test is captured.
+/// Prints why a test was not run. Writes directly to standard error, because the test harness captures printed text of
+/// passing tests.
 pub(crate) fn not_run(why: &str) {
     let _ = writeln!(std::io::stderr(), "not run: {why}");
 }
 
-/// A temporary folder that is removed when dropped.
+/// A temporary folder. Dropping the value removes the folder.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -51,7 +52,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // An error does no harm: the folder then stays in the system's folder for temporary files.
+        // An error is ignored. The folder then stays in the system's folder for temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -74,7 +75,7 @@ pub(crate) fn attempt(program: &Path, arguments: &[&str], input: &[u8]) -> (bool
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("a program that starts");
-    // Fails if the program has already ended.
+    // May fail, because the program may already have ended.
     let _ = child.stdin.take().expect("a pipe").write_all(input);
     let output = child.wait_with_output().expect("a program that ends");
     let said = [output.stdout, output.stderr].concat();

@@ -1,4 +1,5 @@
-//! A demo with TLS for tests: an authority, files with a certificate that it issued for this machine, and TLS clients.
+//! A demo with TLS for tests: an authority, files with a certificate that the authority issued for this machine, and
+//! TLS clients.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -14,7 +15,7 @@ use std::process::Command;
 use std::sync::Arc;
 use tls_peer::{Authority, Folder, Pem};
 
-/// The names of the certificates.
+/// The names in the certificate of the site.
 pub(crate) const NAMES: &[&str] = &["localhost", "127.0.0.1"];
 
 /// An authority and a folder with `ca.pem`, `site.pem` and `site.key`.

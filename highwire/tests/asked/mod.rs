@@ -19,7 +19,7 @@ use tower_service::Service;
 /// The longest time that a step of a test may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs a future on this thread.
+/// Runs a future on this thread. Panics if it takes longer than [`PATIENCE`].
 pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await.expect("an end in time") })
@@ -40,7 +40,7 @@ pub(crate) fn told() -> (Told, mpsc::Receiver<()>) {
     (Told(tell), hear)
 }
 
-/// A request's body: the given frames, and then its end if `ends` is true. Otherwise it stays pending.
+/// A request's body. After its frames, it ends if `ends` is true, and otherwise stays pending.
 pub(crate) struct Sent {
     pub(crate) frames: VecDeque<Result<Frame<Bytes>, BodyError>>,
     pub(crate) ends: bool,

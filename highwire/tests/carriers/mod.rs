@@ -1,5 +1,5 @@
-//! The clients of `exchanges.rs`, one for each carrier: each sends a case's request and reads the response. Also a
-//! collector for the access log.
+//! The clients of `exchanges.rs`, one for each [`Carrier`]. A client sends a case's request and reads the response.
+//! This module also contains a collector for the access log.
 
 use super::{Carrier, Case, Ends, PATIENCE, noted};
 use crate::asked::{Sent, next, request, run};
@@ -27,7 +27,7 @@ pub(crate) struct Reading {
     pub(crate) trailers: Vec<String>,
 }
 
-/// Why a client has no complete response.
+/// The reason why a client has no complete response.
 pub(crate) enum Failure {
     /// The server ended the response early, and the client noticed.
     Cut,
@@ -46,13 +46,14 @@ fn lines_of_map(fields: &HeaderMap) -> Vec<String> {
     fields.iter().map(|(name, value)| format!("{name}: {}", value.as_bytes().escape_ascii())).collect()
 }
 
-/// Sends `out` and clears it. Ignores errors: the server may have ended the connection already, which reading reports.
+/// Sends `out` and clears it. Ignores errors, because the server may already have ended the connection. A later read
+/// then reports that.
 fn send(socket: &mut TcpStream, out: &mut Vec<u8>) {
     let _ = socket.write_all(out);
     out.clear();
 }
 
-/// Appends received bytes to `unread`.
+/// Waits for bytes and appends them to `unread`. Returns an error if the connection ends or stays silent.
 fn receive(socket: &mut TcpStream, unread: &mut Vec<u8>) -> Result<(), Failure> {
     let mut buffer = [0; 16 * 1024];
     match socket.read(&mut buffer) {
@@ -86,7 +87,7 @@ pub(crate) fn over_http1(address: &str, case: &Case, tag: &str, reading: &mut Re
     match case.ends {
         Ends::Bodiless | Ends::Whole => http.send_end(&mut out, |_| {}).expect("an end"),
         Ends::Trailers => http.send_end(&mut out, |writer| writer.field(b"X-Sum", b"1")).expect("an end"),
-        // Fails if the server has refused the request and closed the connection already.
+        // May fail, because the server may already have refused the request and closed the connection.
         Ends::Short => _ = socket.shutdown(Shutdown::Write),
         Ends::Never => {}
         Ends::Gone => {
@@ -152,7 +153,7 @@ impl Http2 {
         Http2 { http, stream, rest, has_ended: ends, out, unread, head, fields, limits }
     }
 
-    /// Writes as much of the body as the windows allow.
+    /// Writes as much of the body as the windows allow, and then the end that `ends` specifies.
     fn write_body(&mut self, ends: Ends) {
         while let Some(part) = self.rest.front_mut() {
             let sent = self.http.send_data(self.stream, part, false, &mut self.out).expect("an open stream");
@@ -266,7 +267,7 @@ async fn read_answer(answer: http::Response<ResponseBody>, reading: &mut Reading
 /// Compares the fields of a response with those of the response over HTTP/1.
 pub(crate) fn check_fields(carrier: Carrier, fields: &[String], by_http1: &[String]) -> Result<(), String> {
     let named = |line: &&String, names: &[&str]| names.iter().any(|name| line.split(": ").next() == Some(*name));
-    // The response to a call has no `Server` and `Date`: the outer server adds them.
+    // The response to a call has no `Server` and `Date`, because the outer server adds them.
     let stamps = fields.iter().filter(|line| named(line, &["date", "server"])).count();
     let expected = if carrier == Carrier::Call { 0 } else { 2 };
     if stamps != expected {
@@ -320,7 +321,7 @@ impl tracing::Subscriber for Log {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// Statuses in the access log for a request.
+/// Returns the statuses in the access log for a request.
 pub(crate) fn logged(tag: &str) -> Vec<u16> {
     let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
     let of_request = lines.iter().filter(|(target, _)| target.ends_with(&format!("?{tag}")));

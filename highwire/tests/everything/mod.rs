@@ -1,6 +1,6 @@
-//! An app that uses the features of this crate, and a server for it, which the tests try with third-party clients:
-//! forms, uploads, cookies, sessions, credentials, redirects, files, events, compressed responses, pages of other
-//! origins.
+//! An app that uses features of this crate, and a server for the app, for tests with third-party clients. The features
+//! are forms, uploads, cookies, sessions, credentials, redirects, files, events, compressed responses, and requests
+//! from pages of other origins.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -22,7 +22,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// A server. Dropping it stops the server.
+/// A running server. Dropping the value stops the server.
 pub(crate) struct Site {
     handle: Option<Handle>,
     /// The addresses for plain HTTP and for HTTPS.
@@ -53,7 +53,7 @@ impl Site {
         format!("{scheme}://{}{path}", self.addresses[usize::from(scheme == "https")])
     }
 
-    /// Returns the URL with the host `localhost`. For a browser this is another site than the address.
+    /// Returns the URL with the host `localhost`. For a browser, this is another site than the IP address.
     pub(crate) fn named(&self, scheme: &str, path: &str) -> String {
         self.url(scheme, path).replace("127.0.0.1", "localhost")
     }
@@ -63,13 +63,13 @@ impl Drop for Site {
     fn drop(&mut self) {
         if let Some(handle) = self.handle.take() {
             handle.abort();
-            // An error here does not matter: the test has made its assertions.
+            // An error here does not matter, because the test has made its assertions.
             let _ = handle.join();
         }
     }
 }
 
-/// The length of the large file. Not a multiple of the length of any buffer.
+/// The length of the large file in bytes, which is not a multiple of the length of a buffer.
 pub(crate) const LARGE: usize = 3_000_011;
 
 /// The modification date of the files, as in a header field.
@@ -90,7 +90,7 @@ pub(crate) fn place(name: &str) -> Place {
     place
 }
 
-/// Returns a WAV file: ten seconds, mono, 44,100 samples of 16 bits per second.
+/// Returns a WAV file of ten seconds with one channel, 44,100 samples per second, and 16 bits per sample.
 fn tone() -> Vec<u8> {
     const RATE: u32 = 44_100;
     let length = 10 * RATE * 2;
@@ -183,8 +183,8 @@ pub(crate) fn app(place: &Place, reports: Sender<String>) -> App {
         .with(Decompression::new())
 }
 
-/// Returns an app for requests of pages from other origins: `/open` permits the origins `allowed`,
-/// `/closed` only two others.
+/// Returns an app for requests from pages of other origins. `/open` permits the origins `allowed`, and `/closed`
+/// permits only two other origins.
 pub(crate) fn elsewhere(allowed: [String; 2]) -> App {
     let cors = |origins: [String; 2]| {
         let cors = origins.into_iter().fold(Cors::new(), Cors::origin);
@@ -314,7 +314,7 @@ fn events(Path(gate): Path<String>, gates: State<Gates>) -> Response {
     response
 }
 
-/// Sends two events on each connection, six in all.
+/// Sends two events on each connection, until the client has received the event with the id 6.
 fn ticks(LastEventId(last): LastEventId) -> Response {
     let next = last.and_then(|id| id.parse::<u32>().ok()).unwrap_or(0) + 1;
     if next > 6 {

@@ -7,10 +7,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Friday, 15 January 2021, 08:00:00: long enough ago for strong validators.
+/// Friday, 15 January 2021, 08:00:00 UTC, in seconds since 1970. This is long enough ago for strong validators.
 const DATE: u64 = 1_610_697_600;
 
-/// A temporary folder for one test. Dropping it removes the folder.
+/// A temporary folder for one test. Dropping the value removes the folder.
 pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {

@@ -1,4 +1,4 @@
-//! A driver without a kernel: one connection, whose input the test provides and whose output it reads.
+//! A driver without a kernel. It has one connection, whose input the test provides and whose output the test reads.
 
 use highwire::server::{Driver, Worker};
 use highwire_io::wake::Notifier;
@@ -9,7 +9,7 @@ const SOCKET: SocketId = SocketId { index: 0, generation: 0 };
 /// The time that passes in each turn, so that tests include the work that becomes due, such as dates and timeouts.
 const TURN_NANOSECONDS: u64 = 10_000_000;
 
-/// The driver. It reuses its buffers, so that it allocates nothing after they have grown.
+/// The driver. It reuses its buffers, so it allocates nothing after they have grown.
 #[derive(Debug)]
 pub(crate) struct Memory {
     /// The bytes that the connection receives in the next turn, all at once, unless reception is paused.
@@ -20,7 +20,7 @@ pub(crate) struct Memory {
     pub(crate) paused: bool,
     now: Instant,
     accepted: bool,
-    /// True if an [`Op::SendBytes`] was done and is not reported as drained yet.
+    /// True if the driver has sent an [`Op::SendBytes`] and has not reported it as drained yet.
     drained: bool,
     notifier: Notifier,
 }

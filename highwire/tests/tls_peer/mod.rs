@@ -41,7 +41,7 @@ impl Authority {
         Authority { pem: certificate.pem(), der, issuer: Issuer::new(params, key) }
     }
 
-    /// Issues a certificate for these names. The first one is its common name too.
+    /// Issues a certificate for these names. The first name is also the certificate's common name.
     pub(crate) fn issue(&self, names: &[&str]) -> Pem {
         self.issue_with(names, |_| {})
     }
@@ -101,7 +101,7 @@ pub(crate) struct Pair {
     pub(crate) session: Session,
     /// The plaintext that the session has received.
     pub(crate) plain: Vec<u8>,
-    /// The number of bytes that the session gets at once. 0: all.
+    /// The largest number of bytes that the session gets at once. 0 stands for no limit.
     pub(crate) portion: usize,
     pub(crate) progress: Progress,
 }
@@ -118,7 +118,8 @@ impl Pair {
         }
     }
 
-    /// Carries bytes until neither side has more to send. Returns the session's error, but not the client's.
+    /// Carries bytes in both directions until the client has no more to send. Returns an error of the session, but not
+    /// of the client.
     pub(crate) fn carry(&mut self) -> Result<(), TlsError> {
         loop {
             let sent = self.client_bytes();
@@ -177,7 +178,7 @@ impl Pair {
     }
 }
 
-/// Completes a handshake.
+/// Completes a handshake, and returns both sides.
 pub(crate) fn connect(client: Arc<ClientConfig>, server: Arc<ServerConfig>, name: &str) -> Pair {
     let mut pair = Pair::new(client, server, name);
     pair.carry().expect("a handshake");
@@ -191,7 +192,7 @@ pub(crate) fn simple(authority: &Authority) -> TlsConfig {
     TlsConfig::new().certificate_pem(pem.chain, pem.key)
 }
 
-/// A temporary folder. Dropping it removes the folder.
+/// A temporary folder. Dropping the value removes the folder.
 pub(crate) struct Folder {
     path: PathBuf,
 }
@@ -209,7 +210,7 @@ impl Folder {
         self.path.join(name)
     }
 
-    /// Writes a file atomically: writes a new file, and renames it to `name`.
+    /// Writes a new file and renames it to `name`, which replaces an old file atomically.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let (path, beside) = (self.file(name), self.file(&format!("{name}.new")));
         std::fs::write(&beside, content).and_then(|()| std::fs::rename(&beside, &path)).expect("a file");

@@ -1,13 +1,14 @@
-//! The readiness driver: completions from epoll or kqueue, through mio.
+//! The readiness driver, which uses epoll, kqueue or their Windows equivalent through mio.
 //!
-//! Each socket is registered once, edge-triggered, for reading. After that the driver calls only `epoll_wait`, `recv`
-//! and `send` for it, unless its peer does not take all bytes. Then the socket is registered for both directions and
-//! stays so. (With both from the start, each connection's first event would report only that it is writable.)
+//! On unix, an accepted socket is registered once, edge-triggered, for reading. After that, its bytes need only the
+//! calls that wait (`epoll_wait`), receive and send, unless the kernel does not take all bytes to send. Then the socket
+//! is registered for both directions and stays so. (If sockets were registered for both from the start, a connection's
+//! first event would usually report only that it is writable.)
 //!
-//! All connections share one receive buffer, which stays in the cache. A receive that does not fill it has drained the
-//! socket. If the event reports that the peer has ended its direction, another receive finds the end behind the data.
-//! Operations that the sink queues after a completion start before the next completion, while their bytes are in the
-//! cache.
+//! All connections share one receive buffer, so that it tends to stay in the cache. A receive that does not fill the
+//! buffer has drained the socket. If the event reports that the peer has ended its direction, another receive finds the
+//! end behind the data. Operations that the sink queues at a completion start before the next completion, while the
+//! received bytes are probably still in the cache.
 
 mod send;
 
@@ -50,7 +51,7 @@ struct Connection {
     stream: Stream,
     peer: Peer,
     paused: bool,
-    /// True if nothing more is received, because the peer has ended its direction or the connection is broken.
+    /// True if nothing more is received, because the peer has ended its direction or the connection has failed.
     ended: bool,
     /// True if the connection is broken or bytes to send cannot be read. `Failed` was reported or is in `broken`.
     /// Nothing more is sent.
@@ -60,7 +61,7 @@ struct Connection {
     /// True if the socket is registered for both directions.
     both: bool,
     lifted: Lifted,
-    /// The bytes that wait for the peer. Boxed, because few connections ever have any.
+    /// The bytes and parts of files that wait to be sent. The queue is boxed, because few connections ever have one.
     outgoing: Option<Box<Outgoing>>,
 }
 
@@ -78,24 +79,26 @@ struct Lingering {
     outgoing: Box<Outgoing>,
 }
 
-/// The driver over epoll or kqueue.
+/// The readiness driver, over epoll, kqueue or their Windows equivalent.
 #[derive(Debug)]
 pub struct Readiness {
     poll: Poll,
-    /// `None` only while a turn handles the events.
+    /// `None` while a turn handles the events, and after a failed turn.
     events: Option<Events>,
     buffer: Box<[u8]>,
     connections: Slots<Connection>,
     connecting: Connecting<(Stream, Peer)>,
     listeners: Vec<Option<Accepting>>,
-    /// Sockets and listeners to continue in the next turn without an event, because they had more work than one turn
-    /// does or were resumed.
+    /// Sockets and listeners with which the driver continues without an event, for example because they had more work
+    /// than one turn does or were resumed.
     ready: VecDeque<Token>,
-    /// Sockets to report as drained, blocked or failed.
+    /// Sockets to report as drained.
     drained: VecDeque<SocketId>,
+    /// Sockets to report as blocked.
     blocked: VecDeque<SocketId>,
+    /// Sockets to report as failed.
     broken: VecDeque<(SocketId, io::Error)>,
-    /// Connection attempts that failed immediately, to be reported.
+    /// Connection attempts to report as failed, because they failed immediately.
     refused: VecDeque<(u64, io::Error)>,
     lingering: Vec<Lingering>,
     nest: Option<Nest>,
@@ -182,7 +185,8 @@ impl Readiness {
         self.refused.retain(|(refused, _)| *refused != token);
     }
 
-    /// Checks a connection attempt for which the kernel has reported an event.
+    /// Checks a connection attempt for which the kernel has reported an event, and reports its result unless the
+    /// attempt is still in progress.
     fn attempted<S: Sink>(&mut self, attempt: SocketId, queue: &mut Queue, sink: &mut S) {
         let Some((stream, peer)) = self.connecting.get(attempt) else { return };
         let connected = match socket::is_connected(stream, *peer) {
@@ -283,7 +287,8 @@ impl Readiness {
         }
     }
 
-    /// Queues a `Failed` report. Nothing more is received or sent.
+    /// Marks a connection as failed, so that nothing more is received or sent, and queues a `Failed` report unless that
+    /// was done before.
     fn fail(&mut self, id: SocketId, error: io::Error) {
         let Some(connection) = self.connections.get(id) else { return };
         connection.ended = true;
@@ -293,9 +298,9 @@ impl Readiness {
         }
     }
 
-    /// Reports blocked, drained and failed sockets, and failed connection attempts. Sockets that drain during these
-    /// reports are left for the next call, so that a peer that takes all bytes immediately does not keep the others
-    /// waiting.
+    /// Reports blocked, drained and failed sockets, and failed connection attempts. Sockets that drain and attempts
+    /// that fail during these reports are left for the next call, so that a peer that takes all bytes immediately does
+    /// not keep the others waiting.
     fn report<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) {
         let (mut drained, mut refused) = (self.drained.len(), self.refused.len());
         loop {
@@ -317,7 +322,8 @@ impl Readiness {
             } else if refused > 0
                 && let Some((token, error)) = self.refused.pop_front()
             {
-                // Each failed attempt may lead to another one that fails at once.
+                // The sink may answer each failed attempt with another one that fails at once, so report only those
+                // that failed before this call.
                 refused -= 1;
                 sink.complete(Completion::ConnectFailed { token, error }, queue);
                 self.start(queue);
@@ -372,8 +378,9 @@ impl Readiness {
         }
     }
 
-    /// Receives the waiting bytes, in at most [`limit::RECEIVES_A_TURN`] calls. With `look_again`, continues after a
-    /// receive that does not fill the buffer, because the peer's end may be behind the data.
+    /// Receives the waiting bytes, in at most [`limit::RECEIVES_A_TURN`] calls. With `look_again`, and always on
+    /// Windows, continues after a receive that does not fill the buffer, because the peer's end or more data may
+    /// follow.
     fn receive<S: Sink>(&mut self, socket: SocketId, look_again: bool, queue: &mut Queue, sink: &mut S) {
         for _ in 0..limit::RECEIVES_A_TURN {
             let Some(connection) = self.connections.get(socket) else { return };
@@ -401,7 +408,7 @@ impl Readiness {
         self.again(socket);
     }
 
-    /// Makes the next turn look at a socket again without an event.
+    /// Puts a socket into `ready`, unless it is there already, so that a turn continues with it without an event.
     fn again(&mut self, socket: SocketId) {
         if let Some(connection) = self.connections.get(socket)
             && !std::mem::replace(&mut connection.queued, true)
@@ -416,7 +423,8 @@ impl Readiness {
         if has_reports || !self.ready.is_empty() || !self.refused.is_empty() {
             return Some(Duration::ZERO);
         }
-        // Events do not find a lingering connection, because its slot is free. Look at all of them every 20 ms.
+        // Events do not find a lingering connection, because its slot is free. Look at all lingering connections every
+        // 20 ms.
         let linger = (!self.lingering.is_empty()).then_some(Duration::from_millis(20));
         let wait = until.map(|until| until.since(self.clock.now()));
         match (wait, linger) {
@@ -465,8 +473,8 @@ impl Driver for Readiness {
 
     fn turn<S: Sink>(&mut self, until: Option<Instant>, queue: &mut Queue, sink: &mut S) -> io::Result<()> {
         self.start(queue);
-        // What operations led to is reported after the wait, with everything else: what the sink does about it may change how
-        // long the next wait may be.
+        // The results of these operations are reported after the wait, with the other completions, because `until` may
+        // be wrong once the sink has handled a report.
         let patience = self.patience(until);
         let mut events = self.events.take().unwrap_or_else(|| Events::with_capacity(limit::EVENTS_A_TURN));
         match self.poll.poll(&mut events, patience) {
@@ -507,7 +515,8 @@ impl Driver for Readiness {
                 Some(Token(token)) if token & LISTENER != 0 => {
                     self.accept(ListenerId((token & !LISTENER) as u32), queue, sink);
                 }
-                // Without an event it is unknown if the peer has ended its direction, so receive until nothing is left.
+                // Without an event it is unknown if the peer has ended its direction, so continue after a receive that
+                // does not fill the buffer.
                 Some(token) => {
                     let Some(connection) = self.connections.get(id(token)) else { continue };
                     connection.queued = false;

@@ -1,4 +1,4 @@
-//! Sending: immediate sends, waiting bytes, and closed connections with bytes to send.
+//! Sending: immediate sends, sends of waiting bytes, and closed connections with bytes to send.
 
 use super::{BOTH, Connection, Readiness, token};
 use crate::outgoing::{FileRange, Next, Outgoing};
@@ -17,7 +17,8 @@ impl Readiness {
         let (rest, full) = match socket::send(&connection.stream, bytes, more) {
             Ok(sent) if sent == bytes.len() => return,
             Ok(sent) => (&bytes[sent..], true),
-            // A socket that is writable, while the kernel has no memory, is not reported again.
+            // If the cause is not a full socket but, for example, a lack of kernel memory, the socket may be writable
+            // already, and no event would report that again.
             Err(error) if is_passing(&error) => (bytes, error.kind() == io::ErrorKind::WouldBlock),
             Err(error) => return self.fail(id, error),
         };
@@ -32,7 +33,8 @@ impl Readiness {
         }
     }
 
-    /// Registers a socket for both directions. If it is writable now, that is an event, too.
+    /// Registers a socket for both directions, unless it already is. If the socket is writable now, the registration
+    /// causes an event.
     fn watch_writable(&mut self, id: SocketId) {
         let watched = |connection: &&mut Connection| connection.both && socket::KEEPS_EVENTS;
         let Some(connection) = self.connections.get(id).filter(|connection| !watched(connection)) else { return };
@@ -42,7 +44,7 @@ impl Readiness {
         }
     }
 
-    /// Queues shared bytes or a part of a file with `push`, and starts to send.
+    /// Queues shared bytes or a part of a file with `push`, and starts to send unless other bytes are waiting.
     pub(super) fn send_shared(&mut self, id: SocketId, push: impl FnOnce(&mut Outgoing)) {
         let Some(connection) = self.connections.get(id).filter(|connection| !connection.failed) else { return };
         let fresh = connection.outgoing.is_none();
@@ -60,7 +62,8 @@ impl Readiness {
         }
     }
 
-    /// Sends a part of a file. Queues only the bytes that the socket does not take immediately.
+    /// Sends a part of a file. Queues the bytes that the socket does not take immediately, or the whole part if other
+    /// bytes are waiting.
     pub(super) fn send_file(&mut self, id: SocketId, mut range: FileRange) {
         let Some(connection) = self.connections.get(id).filter(|connection| !connection.failed) else { return };
         if connection.outgoing.is_none() && range.length > 0 {
@@ -106,8 +109,8 @@ impl Readiness {
         }
     }
 
-    /// Continues to send for closed connections. Resets one if that fails or takes longer than [`limit::LINGER`], or
-    /// while all together hold more than [`limit::LINGER_BYTES`].
+    /// Continues to send for closed connections. Resets a connection if sending fails or takes longer than
+    /// [`limit::LINGER`], or while all of them together hold more than [`limit::LINGER_BYTES`].
     pub(super) fn linger(&mut self) {
         let now = self.now;
         let mut held: usize = self.lingering.iter().map(|lingering| lingering.outgoing.held()).sum();
@@ -129,7 +132,7 @@ impl Readiness {
 }
 
 impl Connection {
-    /// Sends waiting bytes: see [`flush`].
+    /// Sends waiting bytes, as [`flush`] does.
     fn flush(&mut self) -> io::Result<Flushed> {
         match &mut self.outgoing {
             Some(outgoing) => flush(&self.stream, outgoing, &mut self.lifted),
@@ -146,7 +149,7 @@ struct Flushed {
     full: bool,
 }
 
-/// Sends waiting bytes until the kernel takes no more, at most in [`limit::SENDS_A_TURN`] calls.
+/// Sends waiting bytes until none are left or the kernel takes no more, in at most [`limit::SENDS_A_TURN`] calls.
 fn flush(stream: &Stream, outgoing: &mut Outgoing, lifted: &mut Lifted) -> io::Result<Flushed> {
     let mut any = false;
     for _ in 0..limit::SENDS_A_TURN {
@@ -164,7 +167,7 @@ fn flush(stream: &Stream, outgoing: &mut Outgoing, lifted: &mut Lifted) -> io::R
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Flushed { any, full: true }),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // The kernel lacks memory. No event reports when it has some again, so the next turn retries.
+            // The kernel lacks memory. No event reports when memory is available again, so the next turn retries.
             Err(error) if is_passing(&error) => break,
             Err(error) => return Err(error),
         }

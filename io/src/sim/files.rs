@@ -11,7 +11,7 @@ use std::time::UNIX_EPOCH;
 /// The faults of a simulated disk. A number n means a probability of 1/n per operation; 0 means never.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskFaults {
-    /// The path or the bytes are not in the cache, so that `open_now` and `read_now` return `None`.
+    /// The path or the bytes are not in the cache, so `open_now` or `read_now` returns `None`.
     pub cold: u32,
     /// A read returns only some of the requested bytes, although the file has more.
     pub short: u32,
@@ -40,8 +40,8 @@ pub struct SimulatedFolder {
     disk: Arc<Disk>,
 }
 
-/// An open file of a [`SimulatedFolder`]. Each one has its own random sequence, so that its faults do not depend on the
-/// use of other files.
+/// An open file of a [`SimulatedFolder`]. Each one has its own random sequence, so that the faults of its reads do not
+/// depend on reads of other files.
 #[derive(Debug)]
 pub struct SimulatedFile {
     faults: DiskFaults,
@@ -57,7 +57,7 @@ impl SimulatedFolder {
         SimulatedFolder { disk: Arc::new(Disk { files, faults, random, full: AtomicBool::new(false) }) }
     }
 
-    /// Sets whether the disk is full, so that writes fail.
+    /// Sets whether the disk is full. While it is, writes fail.
     pub fn set_full(&self, full: bool) {
         self.disk.full.store(full, Ordering::Release);
     }

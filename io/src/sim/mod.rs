@@ -1,13 +1,14 @@
-//! The simulator: a single-threaded driver for an in-memory network, with virtual time and the faults that a kernel can
+//! The simulator: a single-threaded driver for an in-memory network, with virtual time and faults that a kernel can
 //! report. A seed decides everything that is random.
 //!
 //! A [`Network`] holds the links between the driver and its peers, which a test plays: clients that connect to the
 //! driver ([`Network::connect`]) and hosts that the driver connects to ([`Network::listen`]). [`Simulated`] keeps the
-//! contract of [`crate::driver`], and uses all the freedom that the contract gives: bytes arrive in pieces of any size,
-//! sends are short, sockets stall, connections break, accepting fails. The same seed gives the same run.
+//! contract of [`crate::driver`]. With [`Faults`], it also uses the freedom that the contract gives: for example, bytes
+//! arrive in pieces of random sizes, sends are short, sockets stall, connections break and accepting fails. A test that
+//! does the same with the same seed gets the same run.
 //!
-//! A turn never waits: it does the work that is possible now and returns. The test that plays the clients advances the
-//! time, to the moment of [`Simulated::until`] or to one that a client waits for.
+//! A turn never waits: it does the work that is possible now and returns. The test that plays the clients must advance
+//! the time, usually to the moment of [`Simulated::until`] or to one for which a client waits.
 
 mod faults;
 pub mod files;
@@ -30,13 +31,13 @@ use std::io;
 struct Connection {
     link: usize,
     paused: bool,
-    /// True if the current turn has paused receiving. Bytes may still arrive, as from a kernel that had handed them
-    /// over before.
+    /// True if the current turn has paused receiving. Bytes may still arrive, as from a kernel that had already passed
+    /// them to the driver.
     just_paused: bool,
     ended: bool,
     failed: bool,
-    /// True if bytes to send are missing: the link is broken, or a file cannot be read or is too short. Nothing is sent
-    /// after the missing bytes.
+    /// True if bytes to send are missing, because the link is broken, or a file cannot be read or is too short. Nothing
+    /// is sent after the missing bytes.
     lost: bool,
     outgoing: Option<Outgoing>,
     closed: bool,
@@ -64,7 +65,7 @@ pub struct Simulated {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiving {
     Wanted,
-    /// Paused in this turn. Bytes may still arrive, as from a kernel that had handed them over before.
+    /// Paused in this turn. Bytes may still arrive, as from a kernel that had already passed them to the driver.
     JustPaused,
     Paused,
 }
@@ -76,14 +77,14 @@ enum Report {
     Broken,
 }
 
-/// The seconds since 1970 at moment zero of a simulated clock.
+/// The number of seconds from 1970 to moment zero of a simulated clock.
 const START: u64 = 1_800_000_000;
 
 impl Simulated {
     /// Creates a driver that accepts the network's clients.
     ///
     /// # Errors
-    /// Returns an error if the system has no descriptor for the notifier, which is the driver's only real resource.
+    /// Returns the system's error if the notifier cannot be created, for example for lack of descriptors.
     pub fn new(network: Network) -> io::Result<Simulated> {
         let now = network.now();
         Ok(Simulated {
@@ -108,7 +109,8 @@ impl Simulated {
         self.until
     }
 
-    /// Returns true if the last turn found nothing to do and left no work for the next one.
+    /// Returns true if the last turn did nothing and queued nothing for the next one. A fault may still hold back work
+    /// that a later turn will do.
     pub fn is_idle(&self) -> bool {
         self.idle
     }
@@ -189,8 +191,8 @@ impl Simulated {
         }
     }
 
-    /// Sends as many bytes as the link takes, and keeps the rest. `report` is `Blocked` for [`Op::Send`] and `Drained`
-    /// for [`Op::SendBytes`].
+    /// Sends as many bytes as the link takes, and queues the rest. Queues all bytes if others are already waiting.
+    /// `report` is `Blocked` for [`Op::Send`] and `Drained` for [`Op::SendBytes`].
     fn send(&mut self, socket: SocketId, bytes: Bytes, report: Report) {
         let Some(connection) = sending(&mut self.connections, socket) else { return };
         if let Some(outgoing) = &mut connection.outgoing {
@@ -214,7 +216,7 @@ impl Simulated {
         }
     }
 
-    /// Adds a file range to the waiting bytes, of which each turn sends a piece.
+    /// Adds a file range to the waiting bytes, of which each turn sends one piece.
     fn send_file(&mut self, socket: SocketId, range: FileRange) {
         let Some(connection) = sending(&mut self.connections, socket) else { return };
         connection.outgoing.get_or_insert_default().push_file(range);
@@ -279,7 +281,7 @@ impl Simulated {
         })
     }
 
-    /// Reports the connection attempts that have succeeded or failed. Returns true if there was one.
+    /// Reports the connection attempts that have succeeded or failed. Returns true if there were any.
     fn connect<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) -> bool {
         let mut ended = std::mem::take(&mut self.refused);
         let mut any = !ended.is_empty();
@@ -290,7 +292,7 @@ impl Simulated {
             };
             let Some((token, _)) = self.connecting.remove(attempt) else { continue };
             match answer {
-                // The sink has given it up in this turn.
+                // The sink has cancelled the attempt in this turn.
                 Ok(link) if queue.cancels(token) => self.network.server_reset(link),
                 Ok(link) => {
                     let socket = self.insert(link);
@@ -386,7 +388,7 @@ impl Simulated {
 }
 
 impl Driver for Simulated {
-    /// Closes the real listener. Clients connect to its number, with [`Network::connect_to`].
+    /// Closes the real listener, and returns a number to which clients connect with [`Network::connect_to`].
     fn listen(&mut self, _: Listener) -> io::Result<ListenerId> {
         self.listeners += 1;
         Ok(ListenerId(self.listeners - 1))
@@ -458,8 +460,8 @@ impl Driver for Simulated {
 /// The most bytes of a file that are offered to a link at once.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// Sends the next waiting piece. Returns the number of bytes that the link took, or `None` if the link is broken or the
-/// file has no bytes there.
+/// Sends the next waiting piece. Returns the number of bytes that the link took, or `None` if the link is broken or no
+/// bytes can be read from the file.
 fn send_next(network: &Network, link: usize, outgoing: &Outgoing) -> Option<usize> {
     match outgoing.next(usize::MAX) {
         Next::Bytes(bytes) => network.server_send(link, bytes),
@@ -531,7 +533,7 @@ mod tests {
         driver.turn(None, &mut queue, &mut seen).expect("a turn");
         assert!(seen.0.contains(&"hello".to_string()));
         assert_eq!(client.receive(10), Some(Arrived::Bytes(b"bye".to_vec())));
-        // The silent host never answers. A cancelled attempt gets no completion, even if the host answers again.
+        // The silent host does not answer. A cancelled attempt gets no completion, even if the host would now answer.
         seen.0.clear();
         network.advance(Duration::from_secs(1000));
         driver.turn(None, &mut queue, &mut seen).expect("a turn");

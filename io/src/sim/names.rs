@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A table of host names. Clones share it.
 ///
-/// Each lookup waits until [`answer`](Self::answer) is called, so that a test decides how long lookups take in virtual
-/// time.
+/// Each lookup of a name waits until [`answer`](Self::answer) answers it, so that a test decides how long lookups take
+/// in virtual time.
 #[derive(Clone, Debug)]
 pub struct SimulatedNames {
     state: Arc<Mutex<State>>,
@@ -20,7 +20,8 @@ pub struct SimulatedNames {
 struct State {
     names: BTreeMap<String, Vec<IpAddr>>,
     waiting: VecDeque<(String, u16, Answer)>,
-    /// One in this many lookups fails because no name server answers; 0 means that none does.
+    /// On average, one in this many lookups fails because no name server answers. If it is 0, no lookup fails in this
+    /// way.
     lost: u32,
     random: Seeded,
 }
@@ -35,7 +36,8 @@ impl fmt::Debug for State {
 }
 
 impl SimulatedNames {
-    /// Creates an empty table. One in `lost` lookups fails with [`io::ErrorKind::TimedOut`]; 0 means that none does.
+    /// Creates an empty table. On average, one in `lost` lookups fails with [`io::ErrorKind::TimedOut`]. If `lost` is
+    /// 0, no lookup fails in this way.
     pub fn new(seed: u64, lost: u32) -> SimulatedNames {
         let random = Seeded::new(seed);
         SimulatedNames {

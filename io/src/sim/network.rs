@@ -27,7 +27,7 @@ struct Link {
     to_server: Direction,
     to_client: Direction,
     broken: bool,
-    /// True if a simulated fault has broken the link, and not one of its sides.
+    /// True if a simulated fault has broken the link: see [`Faults::reset`].
     fault: bool,
     /// True if the driver has been notified that the link is broken.
     told: bool,
@@ -72,7 +72,7 @@ impl State {
         self.hosts.iter_mut().find(|host| host.address == *address)
     }
 
-    /// Adds an event to the trace, so that two runs can be compared.
+    /// Adds an event to the hash of the trace, so that two runs can be compared.
     fn note(&mut self, what: u64) {
         self.trace = (self.trace.rotate_left(5) ^ what).wrapping_mul(0x517c_c1b7_2722_0a95);
     }
@@ -103,8 +103,8 @@ pub struct Client {
     link: usize,
 }
 
-/// A server, played by a test, to which the driver can connect. After it is dropped, the network refuses connections to
-/// its address.
+/// A server, played by a test, to which the driver can connect. After the host is dropped, the network refuses
+/// connections to the host's address.
 #[derive(Debug)]
 pub struct Host {
     network: Network,
@@ -162,12 +162,14 @@ impl Network {
         self.state.borrow_mut().random.next()
     }
 
-    /// Returns a hash of the events so far. Two runs of one test with the same seed have the same hash.
+    /// Returns a hash of the main events so far. Two runs of one deterministic test with the same seed have the same
+    /// hash.
     pub fn trace(&self) -> u64 {
         self.state.borrow().trace
     }
 
-    /// Connects a client to the first listener. Its address is one of 250, so that some clients share an address.
+    /// Connects a client to the first listener. The client's IP address is one of 250, so that several clients may
+    /// share an address.
     pub fn connect(&self) -> Client {
         self.connect_to(ListenerId(0))
     }
@@ -374,8 +376,8 @@ impl Drop for Host {
 }
 
 impl Client {
-    /// Sends bytes. Returns the number of bytes that the link took. Sending breaks the link if the driver has closed
-    /// its end.
+    /// Sends bytes. Returns the number of bytes that the link took. Sending at least one byte breaks the link if the
+    /// driver has closed its end.
     pub fn send(&self, bytes: &[u8]) -> usize {
         let mut state = self.network.state.borrow_mut();
         let room = state.room;
@@ -425,8 +427,8 @@ impl Client {
         self.network.state.borrow_mut().links[self.link].broken = true;
     }
 
-    /// Returns true if a simulated fault has broken the link, so that the client may miss an answer. Returns false if
-    /// the server has broken it, for example because it closed with bytes unread: an answer lost that way is the
+    /// Returns true if a simulated fault has broken the link. The client may then miss an answer. Returns false if only
+    /// the server has broken it, for example by closing it with unread bytes. An answer that is lost in that way is the
     /// server's mistake.
     pub fn has_fault(&self) -> bool {
         self.network.state.borrow().links[self.link].fault

@@ -9,7 +9,8 @@
 //! | `file` | `linux` (openat2) | `portable` (cap-std) | `portable` |
 //! | `affinity`, `embed`, `uring` | `linux` (the ring: `crate::uring`) | `portable`: unavailable | `portable`: unavailable |
 //!
-//! Linux is tested. The others are type-checked by `cargo xtask portability` and have never run.
+//! Only the code for Linux is tested. The code for the other systems is type-checked by `cargo xtask portability` and
+//! has never run.
 
 #[cfg(all(unix, not(target_os = "linux")))]
 mod bsd;

@@ -1,5 +1,5 @@
-//! The model: records the actions of the loop and its clients, and checks that the driver's reports can follow from
-//! them.
+//! The model of the loop and its clients. It records their actions, and checks that the driver's reports can follow
+//! from these.
 
 use super::Traits;
 use super::program::{Action, Step};
@@ -16,18 +16,18 @@ pub(super) struct Client {
     pub(super) port: Option<u16>,
     /// True if the loop connects to the client, false if the client connects to the loop.
     pub(super) dialed: bool,
-    /// True while it waits for the loop's connection.
+    /// True while the client waits for the loop's connection.
     pub(super) expects: bool,
-    /// The index of its connection, if the driver has reported one.
+    /// The index of the client's connection, if the driver has reported one.
     pub(super) connection: Option<usize>,
     pub(super) sent: u64,
     pub(super) read: u64,
-    /// True if it has sent, or tried to send, after the loop closed its connection.
+    /// True if the client has sent, or tried to send, after the loop closed the client's connection.
     pub(super) late: bool,
     pub(super) shut: bool,
     pub(super) reset: bool,
     pub(super) closed: bool,
-    /// True if it has received the end or a reset.
+    /// True if the client has received the end or a reset.
     pub(super) over: bool,
 }
 
@@ -43,13 +43,13 @@ impl Client {
 pub(super) enum Fate {
     Open,
     Closed,
-    /// Closed, and the time for sending the last bytes has passed (`limit::LINGER`).
+    /// Closed, and the time for sending the last bytes (`limit::LINGER`) has passed.
     Expired,
     Aborted,
 }
 
 /// The state of receiving or accepting: open, or paused by the loop. Once a pause is in effect, the driver may report
-/// only the bytes or clients from before it.
+/// only bytes that were sent, or clients that connected, before it took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Door {
     Open,
@@ -76,8 +76,8 @@ pub(super) struct Connection {
     pub(super) received: u64,
     /// True from `Blocked` until `Drained`.
     blocked: bool,
-    /// The operations `SendBytes` and `SendFile` for which the driver may still report `Drained`: the number from
-    /// before the current turn, and the number queued since it began.
+    /// The numbers of `SendBytes` and `SendFile` operations for which the driver may still report `Drained`: those
+    /// queued before the current turn, and those queued since it began.
     shared: [u32; 2],
     /// True if the driver must still report `Drained` or `Failed`.
     pub(super) owed: bool,
@@ -90,7 +90,7 @@ pub(super) struct Connection {
     door: Door,
 }
 
-/// The loop, its clients, and a log. It is the driver's sink, and checks each completion.
+/// The loop, its clients, and a log. The model is the driver's sink, and checks each completion.
 #[derive(Debug)]
 pub(super) struct Model {
     traits: Traits,
@@ -103,7 +103,7 @@ pub(super) struct Model {
     used: HashSet<SocketId>,
     /// Sockets closed from within the sink. Completions of the same turn may still name them.
     leaving: Vec<SocketId>,
-    /// Steps for the sink: it performs one at each completion.
+    /// Steps for the sink, which performs one at each completion.
     pub(super) later: VecDeque<Step>,
     /// Clients that the loop has not connected to yet, and their addresses.
     pub(super) addresses: VecDeque<(usize, Address)>,
@@ -120,8 +120,9 @@ pub(super) enum Way {
     ToClient,
 }
 
-/// The length of the pattern that all streams repeat, each from its own start. A prime number, so that no buffer's size
-/// is a multiple of it: then the check notices bytes that are lost, doubled or exchanged.
+/// The length of the pattern that all streams repeat, each from its own start. It is a prime number, so that it does
+/// not divide the size of a usual buffer. Otherwise the check could miss a buffer's worth of bytes that are lost,
+/// doubled or exchanged.
 const PATTERN_BYTES: usize = 65_521;
 
 /// The number of bytes that are missing from the last copy of the pattern in the file. A file range that begins among
@@ -165,7 +166,7 @@ pub(super) fn check_stream(client: usize, way: Way, from: u64, bytes: &[u8]) {
     for run in runs(client, way, from, bytes.len()) {
         let (part, behind) = rest.split_at(run.len());
         let place = from + (bytes.len() - rest.len()) as u64;
-        assert!(part == run, "the bytes {way:?} of client {client} differ from the sent ones after byte {place}");
+        assert!(part == run, "the bytes {way:?} of client {client} differ from the sent ones at or after byte {place}");
         rest = behind;
     }
 }
@@ -196,7 +197,7 @@ impl Model {
         self.log.push((what, who, count));
     }
 
-    /// Prints the log and the state, to help explain a failure.
+    /// Prints the log and the state, which help to explain a failure.
     pub(super) fn tell(&self) {
         for (what, who, count) in &self.log {
             eprintln!("{what} {who} {count}");
@@ -236,7 +237,7 @@ impl Model {
             Peer::Internet(_, port) => {
                 self.clients.iter().position(|client| waiting(client) && client.port == Some(port))
             }
-            // Also finds a TCP client that is gone, because its address may be unknown.
+            // Also allows a TCP client that is gone, although a driver should drop its connection without a report.
             Peer::Local => {
                 self.clients.iter().position(|client| waiting(client) && (client.port.is_none() || !client.is_here()))
             }
@@ -252,15 +253,19 @@ impl Model {
         }
     }
 
-    /// Must be called after each turn. Lets pauses take effect, and checks that an accepted connection on which no
-    /// bytes wait has no more unread bytes than the kernel can hold.
+    /// Must be called after each turn. Lets pauses take effect. Checks that an accepted connection on which no bytes
+    /// wait, as far as the loop knows, has no more unread bytes than the kernel can hold.
     pub(super) fn turn_ended(&mut self) {
         for connection in &mut self.connections {
             let client = &self.clients[connection.client];
             let waits = connection.waits() || connection.failed || !client.is_here();
             let held = connection.asked_before.saturating_sub(client.read);
             let kept = connection.fate == Fate::Open && !connection.dialed && !waits && held > self.traits.capacity;
-            assert!(!kept, "{held} bytes for client {} wait, but this was not reported", connection.client);
+            assert!(
+                !kept,
+                "{held} bytes for client {} are unread, but were not reported as waiting",
+                connection.client
+            );
             connection.door.tick(client.sent, client.shut || !client.is_here());
         }
         self.accepting.tick(self.clients.len() as u64, false);
@@ -269,7 +274,7 @@ impl Model {
         }
     }
 
-    /// Performs a step of the loop. `within` is true if the sink performs it, so that it may take effect one turn
+    /// Performs a step of the loop. `within` is true if the sink performs it; the step may then take effect one turn
     /// later.
     pub(super) fn perform(&mut self, step: Step, within: bool, queue: &mut Queue) {
         let turns = if within { 2 } else { 1 };
@@ -371,8 +376,8 @@ impl Model {
         });
     }
 
-    /// Returns the next bytes of the stream to a client, and counts them if they must arrive. Returns `None` if the
-    /// stream would become too long.
+    /// Returns the next bytes of the stream to a client, and adds their number to `asked` if they must arrive. Returns
+    /// `None` if the stream would become too long.
     fn ask(&mut self, number: usize, count: usize, what: &'static str) -> Option<(SocketId, Vec<u8>)> {
         let connection = &mut self.connections[number];
         if connection.asked + count as u64 > self.traits.most {
@@ -394,8 +399,8 @@ impl Model {
         self.note("shut down", number, 0);
     }
 
-    /// Closes or aborts a connection. Its id becomes invalid at once, or at the end of the turn if the sink does it
-    /// (`within`).
+    /// Closes or aborts a connection. The id of the socket becomes invalid at once, or at the end of the turn if the
+    /// sink closes or aborts (`within`).
     pub(super) fn end(&mut self, number: usize, fate: Fate, within: bool, queue: &mut Queue) {
         let connection = &mut self.connections[number];
         let socket = connection.socket;

@@ -7,13 +7,13 @@ use crate::sim::Arrived;
 use crate::{Driver, Queue, limit};
 use std::time::Duration;
 
-/// The most clients of a run: enough that their connections compete.
+/// The most clients of a run. They are enough for their connections to compete.
 const CLIENTS: usize = 8;
 
 /// The most bytes that a client reads at once when it reads everything.
 const READ_BYTES: usize = 64 * 1024;
 
-/// The number of turns within which the driver must act on a passed deadline.
+/// The number of turns within which the driver must act after a deadline has passed.
 const TURNS: usize = 8;
 
 pub(super) struct Player<P: Peers> {
@@ -206,8 +206,8 @@ impl<P: Peers> Player<P> {
         true
     }
 
-    /// Repeats turns until `done` returns true, and panics if that takes too long. If `reading`, the clients read
-    /// everything that arrives.
+    /// Repeats turns until `done` returns true, and panics if that takes too long. If `reading` is true, the clients
+    /// read all arrived bytes before each turn.
     fn wait(&mut self, what: &str, reading: bool, done: impl Fn(&mut Self) -> bool) {
         self.peers.begin_to_wait();
         loop {
@@ -258,7 +258,7 @@ impl<P: Peers> Player<P> {
         assert_eq!(held, open, "the driver still holds closed sockets after their deadline");
     }
 
-    /// Lets both sides read, and checks that all sent bytes arrive.
+    /// Lets both sides read, and checks that the bytes sent on open connections arrive.
     fn everything_arrives(&mut self) {
         self.loop_step(Action::ResumeAccept, 0);
         for number in 0..self.model.connections.len() {
@@ -328,8 +328,8 @@ impl<P: Peers> Player<P> {
     }
 }
 
-/// Returns true if the client may see a reset: the loop has aborted the connection, or has closed it with bytes unread
-/// or with a file that is too short.
+/// Returns true if the client may see a reset, because the loop has aborted the connection, its time for the last bytes
+/// has passed, or the loop has closed it without receiving all bytes or after a file that is too short.
 fn may_be_reset(client: &Client, connection: &Connection) -> bool {
     match connection.fate {
         Fate::Aborted | Fate::Expired => true,
@@ -338,8 +338,8 @@ fn may_be_reset(client: &Client, connection: &Connection) -> bool {
     }
 }
 
-/// Returns true if all bytes of an open connection have arrived in both directions, and the driver has reported all
-/// that it must report.
+/// Returns true if the driver has reported all that it must report about an open connection and, unless the client is
+/// gone or the connection is broken, all bytes have arrived in both directions.
 fn has_arrived(connection: &Connection, client: &Client, broken: bool) -> bool {
     let told = !client.shut && client.is_here() || connection.ended || connection.failed;
     let here = client.is_here() && !broken;

@@ -32,7 +32,8 @@ pub(super) enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) action: Action,
-    /// Selects a client or connection: the remainder of this number, divided by their count, is its index.
+    /// Selects a client or connection, whose index is the remainder of this number divided by the number of clients or
+    /// connections.
     pub(super) who: usize,
     /// The number of bytes to send or read.
     pub(super) bytes: usize,
@@ -42,7 +43,7 @@ pub(super) struct Step {
     pub(super) turn: bool,
 }
 
-/// The most steps of a program. Longer programs find no other mistakes and only take longer.
+/// The most steps of a program. Longer programs would take longer and hardly find other mistakes.
 const STEPS: usize = 256;
 
 /// The actions by their encoded numbers, which have five bits. Frequent actions have several numbers.
@@ -96,7 +97,7 @@ pub(super) fn steps(program: &[u8]) -> Vec<Step> {
     program.chunks_exact(3).take(STEPS).map(step).collect()
 }
 
-/// Decodes a length, from one byte to several socket buffers.
+/// Decodes a length, from 1 to 378,001 bytes.
 fn length(byte: u8) -> usize {
     let number = usize::from(byte & 63);
     match byte >> 6 {

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The capacity of one direction of a simulated link, in bytes.
 const LINK_BYTES: u64 = 16 * 1024;
 
-/// The most turns of one wait, which suffice even with every fault.
+/// The most turns of one wait, which suffice even if all kinds of faults occur.
 const TURNS: u32 = 5_000;
 
 /// The length of the part of the input that chooses the faults and the seed.
@@ -28,10 +28,11 @@ struct Simulation {
     waited: u32,
 }
 
-/// Plays a program on the simulated driver. The first three bytes of the input choose the faults and the seed.
+/// Plays a program on the simulated driver. The first three bytes of the input choose the faults and the seed; a
+/// shorter input does nothing. For one seed in eight, plays the program twice.
 ///
 /// # Panics
-/// Panics if the driver breaks its contract, or if two runs with the same seed differ.
+/// Panics if the driver breaks its contract, or if the two runs differ.
 pub fn driver(input: &[u8]) {
     let Some((&[often, seldom, seed], program)) = input.split_first_chunk::<HEADER_BYTES>() else { return };
     let odds = |number: u8| [0, 2, 4, 16][usize::from(number & 3)];
@@ -53,7 +54,7 @@ pub fn driver(input: &[u8]) {
         network.trace()
     };
     let trace = play();
-    // Only for one seed in eight, because it doubles the time of a run.
+    // This is done only for one seed in eight, because it doubles the time.
     if seed & 7 == 0 {
         assert_eq!(trace, play(), "two runs with the same seed differ");
     }

@@ -1,4 +1,4 @@
-//! New connections, accepted or opened by the loop, and ends of streams that a multishot receive does not report.
+//! New connections, which peers or the loop have opened, and ends of streams that a multishot receive does not report.
 
 use super::{Entry, Uring, data, kind, numbered, ring};
 use crate::{Address, Completion, ListenerId, Peer, Queue, Sink, SocketId, socket};
@@ -26,8 +26,7 @@ impl Uring {
             let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
             libc::recv(connection.descriptor.as_raw_fd(), std::ptr::from_mut(&mut byte).cast(), 1, flags)
         };
-        // On other sockets, the multishot receive may have taken a reset that it has not reported yet, which looks like
-        // an end here.
+        // On other sockets, a count of 0 may also be a reset that the multishot receive has taken and not reported yet.
         if count == 0 && is_unix {
             connection.ended = true;
             return sink.complete(Completion::Ended { socket }, queue);
@@ -46,7 +45,7 @@ impl Uring {
             return;
         }
         accepting.armed = true;
-        // Non-blocking, because `sendfile` has no flag for it. The ring's own operations wait all the same.
+        // Accepted sockets are non-blocking, because `sendfile` has no flag for that. The ring's operations still wait.
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let entry = opcode::AcceptMulti::new(types::Fd(accepting.listener.waitable())).flags(flags).build();
         self.submit(entry.user_data(numbered(kind::ACCEPT, number)));
@@ -59,8 +58,7 @@ impl Uring {
             if self.listeners.get(number).is_some_and(Option::is_some) {
                 let is_tcp = matches!(&self.listeners[number], Some(accepting) if accepting.listener.is_tcp());
                 let peer = if is_tcp { socket::peer_of(&descriptor) } else { Some(Peer::Local) };
-                // If the peer has already reset the connection, the kernel has forgotten its address. Drop the
-                // connection.
+                // If the kernel has no address of the peer, the peer has probably reset the connection, so drop it.
                 if let Some(peer) = peer {
                     let socket = self.insert(descriptor, peer);
                     sink.complete(Completion::Accepted { listener, socket, peer }, queue);
@@ -87,7 +85,8 @@ impl Uring {
             Ok((self.connecting.insert(token, (descriptor, peer))?, raw))
         });
         match attempt {
-            // A poll, because a connect operation would need the address in memory until the kernel has copied it.
+            // The ring only polls the socket, because a connect operation would need the address in memory until the
+            // kernel has copied it.
             Ok((attempt, raw)) => {
                 let entry = opcode::PollAdd::new(raw, libc::POLLOUT as u32).build();
                 self.submit(entry.user_data(data(kind::CONNECT, attempt)));
@@ -99,17 +98,17 @@ impl Uring {
     pub(super) fn cancel_connect(&mut self, token: u64) {
         self.refused.retain(|(refused, _)| *refused != token);
         if let Some((attempt, (descriptor, _))) = self.connecting.cancel(token) {
-            // The poll in flight would keep the socket open.
+            // Cancel the poll in flight, which would keep the socket open.
             self.cancel(data(kind::CONNECT, attempt));
             self.close_descriptor(descriptor);
         }
     }
 
-    /// Reports the result of a connection attempt.
+    /// Reports the result of a connection attempt, unless the loop has cancelled it.
     pub(super) fn attempted<S: Sink>(&mut self, attempt: SocketId, result: i32, queue: &mut Queue, sink: &mut S) {
         let Some((token, (descriptor, peer))) = self.connecting.remove(attempt) else { return };
-        // The sink may have cancelled the attempt in this round. The dropped descriptor closes at once, because no
-        // operation in flight names it.
+        // The sink may have cancelled the attempt in this round. Dropping the descriptor then closes the socket at
+        // once, because no operation in flight uses it.
         if queue.cancels(token) {
             return;
         }

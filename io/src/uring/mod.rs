@@ -1,15 +1,16 @@
-//! The io_uring driver: one system call per turn, for any number of connections.
+//! The io_uring driver, which usually makes one system call per turn for any number of connections.
 //!
 //! docs/performance.md explains the design. In short:
 //!
-//! 1. Multishot accept and multishot receive are armed once. The kernel posts a completion for each connection and each
-//!    arrival, and picks receive buffers from a small ring that stays in the cache.
+//! 1. Multishot accept and multishot receive are armed once, and again only if the kernel ends them or the loop has
+//!    paused them. The kernel posts a completion for each connection and each arrival of bytes, and picks receive
+//!    buffers from a ring that is small enough to stay in the cache.
 //! 2. Sends from the arena have the flags `MSG_DONTWAIT`, `MSG_WAITALL` and `CQE_SKIP_SUCCESS`. They copy their bytes
 //!    while they are submitted. Only a short or refused send posts a completion, and posts it immediately. Therefore
 //!    the arena is free when the submitting call returns.
 //! 3. The rest of a short send is copied and sent asynchronously, with a completion for each part.
-//! 4. Operations of one socket stay in order: an operation after an arena send in the same turn waits until that send
-//!    is known to be whole.
+//! 4. The sends of one socket stay in order: a send or a close after an arena send in the same turn waits until the
+//!    result of the arena send is known.
 //!
 //! A ring is created disabled and belongs to the thread of the first turn, so another thread may create the driver.
 
@@ -74,20 +75,21 @@ struct Entry {
 struct Connection {
     descriptor: OwnedFd,
     peer: Peer,
-    /// The last round with an arena send of this socket. Rounds begin at 1.
+    /// The last round with an arena send of this socket, or 0 if there was none. Rounds begin at 1.
     round: u32,
     /// True if a receive is in flight.
     armed: bool,
     paused: bool,
-    /// True if receiving was paused and resumed before: see `look_for_end`.
+    /// True if the loop has resumed receiving at some time: see `look_for_end`.
     resumed: bool,
     ended: bool,
     /// True if an asynchronous send of the bytes at the front of `outgoing` is in flight. If a file is at the front,
     /// true if a poll for writability is in flight.
     sending: bool,
-    /// True if the loop has closed it. The driver removes it when its bytes are sent.
+    /// True if the connection is closed for the loop. The driver removes it when its bytes are sent or dropped.
     closed: bool,
-    /// True if the loop has aborted it. Its bytes are dropped.
+    /// True if the connection is being reset, because the loop has aborted it or its bytes cannot be sent, at least not
+    /// in time. Its unsent bytes are dropped.
     aborted: bool,
     /// True if `Failed` was reported.
     failed: bool,
@@ -117,7 +119,7 @@ pub struct Uring {
     connections: Slots<Connection>,
     connecting: Connecting<(OwnedFd, Peer)>,
     listeners: Vec<Option<Accepting>>,
-    /// The arena sends of this round: socket and range.
+    /// The arena sends of this round: the socket of each, and the range of its bytes (start and end).
     batch: Vec<(SocketId, u32, u32)>,
     round: u32,
     /// Sockets with operations that wait for an arena send of this round.
@@ -126,7 +128,7 @@ pub struct Uring {
     starved: Vec<SocketId>,
     entries: Vec<Entry>,
     broken: Vec<(SocketId, io::Error)>,
-    /// Connection attempts that failed immediately, to be reported.
+    /// Connection attempts to report as failed, because they failed immediately.
     refused: Vec<(u64, io::Error)>,
     blocked: Vec<SocketId>,
     drained: Vec<SocketId>,
@@ -137,7 +139,7 @@ pub struct Uring {
     notifier: Notifier,
     clock: RealClock,
     now: Instant,
-    /// After a failed turn, its arena: entries that the kernel has not taken may still point to it.
+    /// The arena of a failed turn. It is kept, because entries that the kernel has not taken may still point to it.
     failed: Option<Vec<u8>>,
 }
 
@@ -146,7 +148,8 @@ impl Uring {
     ///
     /// # Errors
     /// Returns an error with the reason if the system has no io_uring of Linux 6.1 or later, forbids it (seccomp,
-    /// `io_uring_disabled`), or allows too little locked memory.
+    /// `io_uring_disabled`), or allows too little locked memory. Also returns other errors of the system, for example
+    /// for lack of descriptors.
     pub fn new() -> io::Result<Uring> {
         let ring = Ring::new()?;
         let buffers = BufferRing::new(&ring)?;
@@ -176,11 +179,11 @@ impl Uring {
         })
     }
 
-    /// Queues an entry for the next `enter`, or submits the queue first if it is full.
+    /// Queues an entry for the next `enter`. If the queue is full, submits the queue first.
     ///
-    /// Callers ensure that the memory that the entry points to outlives the operation. Received bytes go to the buffer
-    /// ring, arena sends finish while they are submitted, and asynchronous sends point to shared bytes that `outgoing`
-    /// holds.
+    /// Callers must ensure that the memory that the entry points to outlives the operation. Received bytes go to the
+    /// buffer ring, arena sends finish while they are submitted, and asynchronous sends point to shared bytes that
+    /// `outgoing` holds.
     fn submit(&mut self, entry: squeue::Entry) {
         self.ring.push(&entry);
     }
@@ -275,7 +278,8 @@ impl Uring {
                         && accepting.armed
                     {
                         self.cancel(numbered(kind::ACCEPT, listener.0 as usize));
-                        // Before the listener closes, whose number another descriptor may get.
+                        // Submit the cancellation before the listener closes, because another descriptor may then get
+                        // its number.
                         let _ = self.ring.submit();
                     }
                 }
@@ -283,7 +287,8 @@ impl Uring {
         }
     }
 
-    /// Submits the queued entries, waits for a completion until `until`, and copies all completions out of the ring.
+    /// Submits the queued entries, waits for a completion, at most until `until`, and copies all available completions
+    /// out of the ring.
     fn enter(&mut self, until: Option<Instant>) -> io::Result<()> {
         let patience = until.map(|until| until.since(self.clock.now()));
         self.ring.enter(patience)?;
@@ -504,7 +509,7 @@ impl Driver for Uring {
         let connection = self.connections.remove(socket)?;
         if connection.armed {
             self.cancel(data(kind::RECEIVE, socket));
-            // Now, while the entries of the receive name this descriptor and not another one with its number.
+            // Submit the queued entries now, while the descriptor's number in them still means this socket.
             let _ = self.ring.submit();
         }
         Some(Socket::new(connection.descriptor, connection.peer))
@@ -514,8 +519,8 @@ impl Driver for Uring {
         self.check()?;
         let done = self.turn_once(until, queue, sink);
         if done.is_err() {
-            // The loop may free its arena now. The driver keeps the bytes until the ring is dropped, and later turns
-            // submit nothing.
+            // The loop may drop its queue now. The driver therefore keeps the arena until the ring is dropped. Later
+            // turns submit nothing.
             queue.ops.clear();
             self.failed = Some(std::mem::take(&mut queue.output));
         }
@@ -546,7 +551,7 @@ impl Driver for Uring {
 impl Uring {
     /// Returns an error if an earlier turn has failed.
     fn check(&self) -> io::Result<()> {
-        let text = "an earlier turn of this driver failed: it cannot run again";
+        let text = "an earlier turn of this driver failed, so the driver cannot run again";
         if self.failed.is_some() { Err(io::Error::other(text)) } else { Ok(()) }
     }
 
@@ -562,7 +567,7 @@ impl Uring {
         }
         self.start(queue);
         if !self.deferred.is_empty() {
-            // Operations behind arena sends must not also wait for an event.
+            // Operations that wait for arena sends must not also wait for an event.
             self.enter(Some(Instant::default()))?;
             self.settle(queue);
         }

@@ -1,4 +1,5 @@
-//! The receive buffers, from which the kernel picks: one ring for all connections, small enough to stay in the cache.
+//! The receive buffers, from which the kernel picks. All connections share one ring of them, which is small enough to
+//! stay in the cache.
 
 use super::ring::Ring;
 use crate::limit;
@@ -14,7 +15,7 @@ const COUNT: usize = limit::RING_BUFFERS as usize;
 const RING_BYTES: usize = COUNT * size_of::<BufRingEntry>();
 const ALL_BYTES: usize = RING_BYTES + COUNT * limit::RING_BUFFER_BYTES;
 
-const _: () = assert!(COUNT.is_power_of_two(), "the kernel masks indices: the count must be a power of two");
+const _: () = assert!(COUNT.is_power_of_two(), "the count must be a power of two, because the kernel masks indices");
 const _: () = assert!(RING_BYTES.is_multiple_of(4096), "the buffers must begin on a page");
 
 /// The ring of buffer descriptions, followed by the buffers, in one anonymous mapping.
@@ -41,7 +42,7 @@ impl BufferRing {
         };
         let mut buffers = BufferRing { memory, tail: 0 };
         // SAFETY: the mapping is page-aligned, begins with room for COUNT entries, and outlives the ring with which it
-        // is registered: both are fields of one driver, and the ring is dropped first.
+        // is registered, because both are fields of one driver and the ring is dropped first.
         unsafe {
             ring.submitter().register_buf_ring_with_flags(memory.as_ptr() as u64, limit::RING_BUFFERS, GROUP, 0)
         }?;

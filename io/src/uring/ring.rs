@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// The number of attempts to submit entries that the kernel refuses, for example for lack of memory. Then the turn
+/// The most attempts to submit entries that the kernel refuses, for example for lack of memory. After them, the turn
 /// fails.
 const SUBMISSIONS: usize = 10_000;
 
@@ -30,7 +30,7 @@ fn explain(error: &io::Error) -> String {
             "io_uring is forbidden here (seccomp, or the sysctl kernel.io_uring_disabled)"
         }
         Some(libc::EINVAL) => "this kernel's io_uring is older than Linux 6.1",
-        Some(libc::ENOMEM) => "too little locked memory is allowed for io_uring (RLIMIT_MEMLOCK)",
+        Some(libc::ENOMEM) => "too little memory is free or may be locked for io_uring (RLIMIT_MEMLOCK)",
         Some(libc::EMFILE | libc::ENFILE) => "no descriptor is left for io_uring",
         _ => "io_uring cannot be set up",
     };
@@ -48,7 +48,7 @@ impl Ring {
             }
             builder.build(limit::RING_ENTRIES)
         };
-        // NO_SQARRAY needs Linux 6.6. It only saves a little memory.
+        // NO_SQARRAY needs Linux 6.6. It only saves a little memory, so build the ring without it if that fails.
         let ring =
             build(true).or_else(|_| build(false)).map_err(|error| io::Error::new(error.kind(), explain(&error)))?;
         Ok(Ring { ring, enabled: false, refused: None })
@@ -58,7 +58,7 @@ impl Ring {
         self.ring.submitter()
     }
 
-    /// Enables the ring for the current thread at the first call. Returns true for that call only.
+    /// Enables the ring for the current thread, unless it is enabled already. Returns true if this call has enabled it.
     pub(super) fn enable(&mut self) -> io::Result<bool> {
         if self.enabled {
             return Ok(false);
@@ -75,8 +75,8 @@ impl Ring {
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return;
             }
-            // The queue is full; one call submits all of it. Before the first turn the ring is disabled and cannot
-            // submit, but a driver then has far fewer listeners than the queue has entries.
+            // The queue is full, so submit it. Before the first turn the ring is disabled and cannot submit, but then
+            // far fewer entries are queued than fit.
             if let Err(error) = self.ring.submit()
                 && !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ENOMEM))
             {
@@ -121,7 +121,8 @@ impl Ring {
                 _ => return Err(error),
             },
         }
-        // The caller frees the memory of its entries when this returns, so the kernel must have taken all of them.
+        // The caller may reuse the memory that its entries point to when this returns, so the kernel must have taken
+        // all entries.
         for _ in 0..SUBMISSIONS {
             if self.ring.submission().is_empty() {
                 break;
@@ -131,8 +132,8 @@ impl Ring {
         if !self.ring.submission().is_empty() {
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, "the kernel keeps refusing io_uring submissions"));
         }
-        // The kernel keeps completions that did not fit the queue. Fetch them, because the caller relies on seeing the
-        // completions of all failed arena sends.
+        // The kernel keeps completions that did not fit into the completion queue. Fetch them, because the caller
+        // relies on seeing the completions of all failed arena sends.
         while self.ring.submission().cq_overflow() && self.ring.completion().is_empty() {
             self.ring.submitter().submit_and_wait(1)?;
         }
@@ -140,7 +141,8 @@ impl Ring {
     }
 
     /// Submits the queued entries and makes the kernel post ready completions, without waiting. A wait with a timeout
-    /// of zero would set a timer each time and take its interrupt: 20 µs on a virtual machine (measured).
+    /// of zero would set a timer and take the timer's interrupt each time, which took 20 µs on a virtual machine
+    /// (measured).
     fn look(&mut self) -> io::Result<usize> {
         // The kernel posts ready completions only in calls with this flag (io_uring_setup(2),
         // IORING_SETUP_DEFER_TASKRUN).
@@ -151,7 +153,7 @@ impl Ring {
         unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, flags, None) }
     }
 
-    /// Passes the user data, result and flags of every completion to `take`.
+    /// Passes the user data, result and flags of each available completion to `take`.
     pub(super) fn completions(&mut self, mut take: impl FnMut(u64, i32, u32)) {
         loop {
             for entry in self.ring.completion() {
@@ -167,8 +169,9 @@ impl Ring {
     }
 }
 
-/// Takes ownership of a descriptor from a completion.
+/// Takes ownership of a descriptor that a completion of an accept passes.
 pub(super) fn owned(descriptor: RawFd) -> OwnedFd {
-    // SAFETY: the completion of an accept passes a new descriptor, only once.
+    // SAFETY: the only caller passes the result of a successful accept once. It is a new descriptor, so it has no other
+    // owner.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }

@@ -31,8 +31,9 @@ impl Uring {
         self.submit(entry.user_data(numbered(kind::ARENA_SEND, number)).flags(squeue::Flags::SKIP_SUCCESS));
     }
 
-    /// Sends arena bytes before a part of a file, which follows immediately. Makes its own system call, because the
-    /// file would have to wait until a send of the ring is submitted (measured: 3 of 17 µs for 100 KB).
+    /// Sends arena bytes that a part of a file follows immediately. Unless other bytes are waiting, makes its own
+    /// system call, because the file would have to wait until a send of the ring is submitted (measured: 3 of 17 µs for
+    /// 100 KB).
     pub(super) fn send_before_file(&mut self, id: SocketId, output: &[u8], range: (u32, u32)) {
         let round = self.round;
         let Some(connection) = self.connections.get(id).filter(|connection| connection.may_send()) else { return };
@@ -48,7 +49,7 @@ impl Uring {
         }
     }
 
-    /// Fails a connection some of whose bytes cannot be sent. Nothing queued behind them may leave.
+    /// Fails a connection if some of its bytes cannot be sent. Nothing queued behind these bytes may leave.
     fn lose(&mut self, id: SocketId, error: io::Error) {
         let Some(connection) = self.connections.get(id) else { return };
         // Receive no more, because a receive may report the same error as the peer's end.
@@ -61,7 +62,8 @@ impl Uring {
         }
     }
 
-    /// Queues shared bytes or a part of a file with `push`, and starts to send.
+    /// Queues shared bytes or a part of a file with `push`, and starts to send, or leaves that to `settle` after an
+    /// arena send in the same round.
     pub(super) fn send_shared(&mut self, id: SocketId, push: impl FnOnce(&mut Outgoing)) {
         let round = self.round;
         let Some(connection) = self.connections.get(id).filter(|connection| connection.may_send()) else { return };
@@ -75,7 +77,8 @@ impl Uring {
         }
     }
 
-    /// Sends a part of a file. Queues only the bytes that the socket does not take immediately.
+    /// Sends a part of a file. Queues the bytes that the socket does not take immediately, or the whole part if other
+    /// bytes are waiting.
     pub(super) fn send_file(&mut self, id: SocketId, mut range: FileRange) {
         let round = self.round;
         let Some(connection) = self.connections.get(id).filter(|connection| connection.may_send()) else { return };
@@ -132,7 +135,7 @@ impl Uring {
             return;
         }
         if !connection.owed && !connection.closed {
-            // The peer has not taken these bytes, so report `Blocked`, no matter which operation has queued them.
+            // Bytes wait for the peer, and the loop does not expect a `Drained` report yet, so report `Blocked`.
             connection.owed = true;
             self.blocked.push(id);
         }
@@ -142,13 +145,14 @@ impl Uring {
             Next::File(_) => return self.send_front_file(id),
         };
         let descriptor = types::Fd(connection.descriptor.as_raw_fd());
-        // Without MSG_WAITALL, because a short send shows that the peer is slow, not dead.
+        // MSG_WAITALL is not set, so that a short send completes, which shows that the peer is slow but still reads.
         let entry = opcode::Send::new(descriptor, bytes.as_ptr(), bytes.len() as u32).flags(libc::MSG_NOSIGNAL).build();
         self.submit(entry.user_data(data(kind::SEND, id)));
     }
 
-    /// Sends as much of the file at the front as the socket takes. Continues when the socket is writable again, in the
-    /// next turn at the earliest. The ring is not used, because it would run a splice on another thread.
+    /// Sends as much of the file at the front as the socket takes, at most [`limit::SEND_FILE_BYTES`]. If bytes are
+    /// left, continues when the socket is writable, in the next turn at the earliest. The ring is not used, because it
+    /// would run a splice on another thread.
     fn send_front_file(&mut self, id: SocketId) {
         let Some(connection) = self.connections.get(id) else { return };
         let Some(outgoing) = &mut connection.outgoing else { return };
@@ -166,7 +170,8 @@ impl Uring {
         self.wait_until_writable(id);
     }
 
-    /// Continues to send a file when its socket is writable or broken. The next send finds out which.
+    /// Continues to send a file when the socket is writable or broken. If it is broken, the next send returns the
+    /// error.
     pub(super) fn writable<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) {
         let Some(connection) = self.connections.get(socket) else { return };
         connection.sending = false;
@@ -228,7 +233,8 @@ impl Uring {
         socket::reset_on_close(&connection.descriptor);
         if connection.sending {
             let kind = if connection.lends_bytes() { kind::SEND } else { kind::WRITABLE };
-            // The bytes in flight must outlive the send. Make it fail now; its completion finishes the connection.
+            // The bytes in flight must outlive the send. Make the send fail now; its completion finishes the
+            // connection.
             connection.outgoing.as_mut().into_iter().for_each(|outgoing| outgoing.shutdown = false);
             socket::disconnect(&connection.descriptor);
             self.cancel(data(kind, id));
@@ -260,7 +266,7 @@ impl Uring {
             for at in 0..self.entries.len() {
                 let entry = self.entries[at];
                 if entry.data >> 56 == kind::ARENA_SEND {
-                    // The number will belong to another send in the next round.
+                    // The number in the entry will belong to another send in the next round.
                     self.entries[at].data = numbered(kind::IGNORED, 0);
                     self.arena_send_failed(number_of(entry.data), entry.result, &queue.output);
                 }
@@ -346,14 +352,14 @@ impl Connection {
     }
 }
 
-/// The number of times that a dropped driver waits 10 ms for the sends in flight that it has cut short.
+/// How many times a dropped driver waits up to 10 ms for the sends in flight that it has cut short.
 const LAST_WAITS: usize = 20;
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        // Queued closes would leave their descriptors open if they were not submitted. But after a failed turn the
-        // queue may also contain sends whose bytes the loop may have freed. Leaking descriptors is better than sending
-        // those bytes.
+        // Queued closes would leave their descriptors open if they were not submitted. But after an unfinished turn,
+        // the queue may also contain arena sends, whose bytes may have been freed. Leaking descriptors is better than
+        // sending those bytes.
         let may_submit = self.batch.is_empty() && self.failed.is_none();
         if may_submit {
             let _ = self.ring.submit();
@@ -383,7 +389,8 @@ impl Drop for Uring {
     }
 }
 
-/// Sends as much of a range as the socket takes now. Returns the number of bytes sent, possibly 0.
+/// Sends a part of a range, as [`socket::send_range`] does, but returns 0 instead of an error if the send may be tried
+/// again.
 fn send_range(stream: &OwnedFd, range: &FileRange, lifted: &mut Lifted) -> io::Result<usize> {
     match socket::send_range(stream, range, lifted) {
         Err(error) if is_passing(&error) => Ok(0),
@@ -391,7 +398,7 @@ fn send_range(stream: &OwnedFd, range: &FileRange, lifted: &mut Lifted) -> io::R
     }
 }
 
-/// Returns the number of unsent bytes that a connection holds in memory.
+/// Returns the number of unsent bytes that a connection holds in memory; 0 if there is no connection.
 fn held_by(connection: Option<&mut Connection>) -> usize {
     connection.and_then(|connection| connection.outgoing.as_ref()).map_or(0, |outgoing| outgoing.held())
 }

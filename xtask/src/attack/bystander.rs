@@ -6,10 +6,11 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The interval between requests.
+/// The shortest interval between the starts of two requests.
 const EVERY: Duration = Duration::from_millis(2);
 
-/// The time limit of a request. A longer one counts as an error.
+/// The time limit to connect, for each read and write, and for an answer that is not complete. A request that exceeds
+/// it counts as an error.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 const REQUEST: &[u8] = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -48,10 +49,11 @@ impl Bystander {
         Self { address, stream: None }
     }
 
-    /// Sends a request every two milliseconds for some seconds. A failed request counts with the time until its error.
+    /// Sends requests for `seconds`, one every two milliseconds or whenever the previous one has ended, if that is
+    /// later. The latencies also contain the time of each failed request until its error.
     ///
-    /// Runs in its own thread with the highest priority, if the system allows that, so that the latencies do not
-    /// include the client's wait for a core.
+    /// Runs in its own thread with the highest priority, if the system allows that, so that the latencies contain
+    /// little of the client's wait for a core.
     pub(super) fn watch(&mut self, seconds: f64) -> Latency {
         let watched = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
@@ -77,7 +79,7 @@ impl Bystander {
         Latency::new(micros, errors)
     }
 
-    /// Sends a request and reads the answer. After an error the next request uses a new connection.
+    /// Sends a request and reads the answer. After an error, the next request uses a new connection.
     pub(super) fn ask(&mut self) -> io::Result<()> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
@@ -95,15 +97,15 @@ impl Bystander {
     }
 }
 
-/// Gives the current thread the highest priority. Only root may do that; otherwise the latencies include scheduling
-/// delays.
+/// Tries to give the current thread the highest priority, which usually needs root. Without that priority, the
+/// latencies may include scheduling delays.
 fn go_first() {
     let Ok(link) = std::fs::read_link("/proc/thread-self") else { return };
     let Some(thread) = link.file_name() else { return };
     let quietly = || Stdio::null();
     let mut renice = Command::new("renice");
     renice.args(["-n", "-20", "-p"]).arg(thread).stdin(quietly()).stdout(quietly()).stderr(quietly());
-    // Errors are ignored: without `renice` the thread keeps its priority.
+    // Errors are ignored. Without `renice`, the thread keeps its priority.
     let _ = renice.status();
 }
 
@@ -120,7 +122,7 @@ fn ask_on(stream: &mut TcpStream) -> io::Result<()> {
             return Ok(());
         }
         if count == 0 || !is_right || Instant::now() > until {
-            return Err(io::Error::other("no answer or a wrong one"));
+            return Err(io::Error::other("the answer is incomplete or wrong"));
         }
     }
 }

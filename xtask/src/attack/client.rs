@@ -1,8 +1,8 @@
-//! The attacking process. It is separate from the measuring one, so that CPU times can be told apart. Each connection
-//! has a thread that writes and, if the attack reads at the same time, a second thread that reads.
+//! The attacking process. It is separate from the measuring process, so that its CPU time can be measured. Each
+//! connection has a thread that writes and, if the attack reads at the same time, a second thread that reads.
 //!
 //! The process has the lowest priority. With the same priority as the server, the results on a machine with two cores
-//! would show how the kernel shares cores, and not the cost of the attack to the server.
+//! would mostly show how the kernel shares the cores, and not the cost of the attack to the server.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -23,7 +23,7 @@ use crate::{Error, Result};
 /// The name of the hidden subcommand.
 pub(super) const CLIENT: &str = "client";
 
-/// The line that the client prints once all its threads are running.
+/// The line that the attacking process prints once it has started the threads of all connections.
 const BEGUN: &str = "begun";
 
 const STACK_BYTES: usize = 128 * 1024;
@@ -31,7 +31,7 @@ const STACK_BYTES: usize = 128 * 1024;
 /// The pause between two connections of a thread, which limits the rate of new connections.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The pause after a failed connect, because the client's ports may have run out for a second.
+/// The pause after a failed connect, because the client may have no free port for a while.
 const REFUSED: Duration = Duration::from_millis(10);
 
 /// How long a writer waits for windows or answers before it checks again.
@@ -39,22 +39,24 @@ const WAIT: Duration = Duration::from_millis(50);
 
 const READ_BYTES: usize = 64 * 1024;
 
-/// The bytes that a slow reader reads at a time, and the interval.
+/// The largest number of bytes that a slow reader reads at once.
 const SIP_BYTES: usize = 1024;
+/// The pause of a slow reader after each read.
 const SIP_EVERY: Duration = Duration::from_millis(100);
 
-/// The bytes that a slow body sends on each stream, and the interval.
+/// The number of bytes that [`Then::Drip`] sends on each stream at once.
 const DRIP_BYTES: usize = 55;
+/// The pause of [`Then::Drip`] before each write.
 const DRIP_EVERY: Duration = Duration::from_secs(1);
 
-/// A handle of the attacking process for the measuring one.
+/// The measuring process's handle of the attacking process.
 pub(super) struct Attackers {
     running: Running,
     lines: std::io::Lines<BufReader<ChildStdout>>,
 }
 
 impl Attackers {
-    /// Starts the process and waits until all its threads are running.
+    /// Starts the process and waits until it prints [`BEGUN`].
     pub(super) fn start(
         root: &Path,
         attack: &Attack,
@@ -62,7 +64,7 @@ impl Attackers {
         connections: u32,
         seconds: f64,
     ) -> Result<Self> {
-        let me = std::env::current_exe().map_err(|error| Error::doing("this program", error))?;
+        let me = std::env::current_exe().map_err(|error| Error::doing("cannot find the path of xtask", error))?;
         let mut command = Command::new("setpriv");
         command.current_dir(root).args(["--pdeathsig", "KILL", "nice", "-n", "19"]).arg(me);
         command.args(["attack", CLIENT, attack.name, "--address", &address.to_string()]);
@@ -80,7 +82,7 @@ impl Attackers {
     /// Waits until the process has ended and closed its connections, and returns its report.
     pub(super) fn finish(mut self) -> Result<Report> {
         let report = self.wait_for(Report::read)?;
-        self.running.child().wait().map_err(|error| Error::doing("the attackers", error))?;
+        self.running.child().wait().map_err(|error| Error::doing("cannot wait for the attacking process", error))?;
         Ok(report)
     }
 
@@ -91,16 +93,16 @@ impl Attackers {
     }
 }
 
-/// Runs `attack client NAME --address A --connections N --seconds S`: attacks, and prints its counts.
+/// Runs `attack client NAME --address A --connections N --seconds S`: attacks for that time and prints the counts.
 pub(super) fn run(attack: &'static Attack, address: SocketAddr, connections: u32, seconds: f64) -> Result<()> {
     let begun = Instant::now();
     let same = if let Payload::Same(bytes) = attack.payload { bytes() } else { Vec::new() };
     let attacker = Attacker { attack, address, opening: (attack.opening)(), same, tally: Tally::new() };
-    // The threads are never joined: they end with the process.
+    // The threads are never joined. They end with the process.
     let attacker: &'static Attacker = Box::leak(Box::new(attacker));
     for _ in 0..connections {
         let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || attacker.attack());
-        thread.map_err(|error| Error::doing("a thread", error))?;
+        thread.map_err(|error| Error::doing("cannot start a thread", error))?;
     }
     println!("{BEGUN}");
     thread::sleep(Duration::from_secs_f64(seconds));
@@ -113,7 +115,7 @@ struct Attacker {
     attack: &'static Attack,
     address: SocketAddr,
     opening: Vec<u8>,
-    /// The bytes of the payload `Same`.
+    /// The bytes of [`Payload::Same`]; empty for other payloads.
     same: Vec<u8>,
     tally: Tally,
 }
@@ -121,7 +123,7 @@ struct Attacker {
 /// The side that ended a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// The server closed it or stopped reading.
+    /// The server closed the connection, or a write failed.
     ByServer,
     ByUs,
 }
@@ -133,7 +135,7 @@ impl Attacker {
             match TcpStream::connect(self.address) {
                 Ok(stream) => {
                     self.tally.opened.fetch_add(1, Relaxed);
-                    // Without TCP_NODELAY, small writes would wait for acknowledgements.
+                    // Without TCP_NODELAY, small writes may wait for acknowledgements.
                     let _ = stream.set_nodelay(true);
                     if self.converse(stream) == Ended::ByServer {
                         self.tally.closed.fetch_add(1, Relaxed);
@@ -166,7 +168,7 @@ impl Attacker {
         ended
     }
 
-    /// Sends the payload. Returns an error if the server stops reading.
+    /// Sends the payload. Returns an error if a write fails, usually because the server has closed the connection.
     fn pour(&self, stream: &mut TcpStream, link: &Link) -> io::Result<()> {
         match self.attack.payload {
             Payload::Nothing => Ok(()),
@@ -195,7 +197,7 @@ impl Attacker {
         }
     }
 
-    /// Sends requests on new streams until the connection ends, with at most `open` unanswered ones.
+    /// Sends requests on new streams until the connection ends. At most `open` requests are unanswered at a time.
     fn pour_streams(
         &self,
         stream: &mut TcpStream,
@@ -221,7 +223,8 @@ impl Attacker {
         }
     }
 
-    /// Sends DATA on each stream in turn, as the windows allow, until each stream has its content.
+    /// Sends DATA on each stream in turn, as the windows allow, until each stream has its content or is reset. Then
+    /// calls [`Self::finish_data`].
     fn pour_data(&self, stream: &mut TcpStream, link: &Link, data: Data) -> io::Result<()> {
         let unit = data_frame(&data);
         // Everything except the frame header counts against the windows (RFC 9113 section 6.9.1).
@@ -253,8 +256,8 @@ impl Attacker {
         }
     }
 
-    /// Finishes the payload once each stream has its content: ends the streams and waits for answers, or continues
-    /// slowly.
+    /// Finishes the payload as `data.then` specifies: ends the streams that are not reset and waits for the answers, or
+    /// sends more content slowly until the connection ends.
     fn finish_data(&self, stream: &mut TcpStream, link: &Link, data: &Data) -> io::Result<()> {
         let mut out = Vec::new();
         let open = |index: &usize| !link.is_reset(*index);
@@ -319,7 +322,8 @@ impl Attacker {
         }
     }
 
-    /// Waits for bytes and leaves them unread. Returns `None` if the connection ends first.
+    /// Waits for bytes and counts the reaction in them, but leaves them unread. Returns `None` if the connection ends
+    /// first.
     fn peek(&self, stream: &TcpStream) -> Option<()> {
         let mut buffer = [0; 64];
         let count = stream.peek(&mut buffer).ok().filter(|&count| count > 0)?;
@@ -337,7 +341,7 @@ impl Attacker {
         thread::Builder::new().stack_size(STACK_BYTES).spawn(move || self.read(stream, &link)).ok()
     }
 
-    /// Reads until the server ends the connection.
+    /// Reads until the connection ends.
     fn read(&self, mut stream: TcpStream, link: &Link) {
         let is_slow = self.attack.reading == Reading::Slowly;
         let mut buffer = vec![0; if is_slow { SIP_BYTES } else { READ_BYTES }];
@@ -388,7 +392,7 @@ fn data_frame(data: &Data) -> Vec<u8> {
     out
 }
 
-/// Appends a frame and sets its stream to the one with this index.
+/// Appends the frame `unit` and sets its stream number to that of the stream with this index.
 fn push_numbered(out: &mut Vec<u8>, unit: &[u8], index: usize) {
     let at = out.len();
     out.extend_from_slice(unit);
@@ -414,7 +418,8 @@ mod tests {
         assert_eq!(out, [0, 0, 4, 0, PADDED, 0, 0, 0, 3, 2, b'x', 0, 0]);
     }
 
-    /// Runs one connection with a server that sends `said` and closes, and compares its end and its counts.
+    /// Runs one connection to a server that sends `said` and closes. Compares the side that ended the connection, and
+    /// the counts.
     fn check(name: &str, said: &'static [u8], expected: Ended, words: &str) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");

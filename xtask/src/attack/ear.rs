@@ -1,5 +1,5 @@
-//! Parses the server's bytes for the attacking process: only as far as needed to count the server's reactions and, for
-//! HTTP/2, to follow the flow-control windows.
+//! Parses the server's bytes for the attacking process, only as far as is needed to count the server's reactions and,
+//! for HTTP/2, to follow the flow-control windows.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::thread::Thread;
@@ -8,16 +8,17 @@ use super::frames::{DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE
 use super::spec::{MOST_STREAMS, Protocol};
 use super::tally::{self, Tally};
 
-/// The initial window of a connection (RFC 9113 section 6.9.2).
+/// The initial flow-control window of a connection, in bytes (RFC 9113 section 6.9.2).
 const WINDOW: i64 = 65_535;
 
-/// The initial window of a stream in the server's SETTINGS, which the attackers acknowledge without parsing.
+/// The initial window of a stream in the server's SETTINGS, in bytes. The attackers acknowledge the SETTINGS without
+/// parsing them.
 const STREAM_WINDOW: i64 = 4 * 1024;
 
 /// The state of one connection that its reading thread shares with its writing thread.
 pub(super) struct Link {
     pub(super) writer: Thread,
-    /// True if the server has ended the connection.
+    /// True if the reading thread has reached the end of the connection.
     pub(super) ended: AtomicBool,
     /// The number of streams that the server has answered or reset.
     pub(super) answered: AtomicU64,
@@ -40,8 +41,8 @@ impl Link {
         }
     }
 
-    /// Takes bytes from the windows of the connection and of the stream with this index. Returns false if one is too
-    /// small.
+    /// Takes `bytes` from the windows of the connection and of the stream with this index. Takes nothing and returns
+    /// false if a window is too small.
     pub(super) fn take(&self, index: usize, bytes: i64) -> bool {
         // Only the writer takes from the windows, so they cannot shrink between the check and the subtraction.
         let windows = [&self.connection, &self.streams[index]];
@@ -77,7 +78,7 @@ impl Link {
     }
 }
 
-/// A parser for one connection.
+/// A parser of the server's bytes on one connection.
 pub(super) enum Ear {
     Http1,
     Http2(Frames),
@@ -93,7 +94,8 @@ impl Ear {
         }
     }
 
-    /// Counts the server's reactions in these bytes: every frame of HTTP/2, otherwise only the first answer or record.
+    /// Counts the server's reactions in these bytes. With HTTP/2, these are HEADERS, RST_STREAM and GOAWAY frames;
+    /// otherwise, only an answer or a record at the start of the bytes counts.
     pub(super) fn hear(&mut self, bytes: &[u8], tally: &Tally, link: Option<&Link>) {
         match self {
             Self::Http2(_) if bytes.starts_with(b"HTTP/1.") => hear_status(bytes, tally),
@@ -128,7 +130,7 @@ pub(super) struct Frames {
 
 const HEAD_BYTES: usize = 9;
 
-/// The number of content bytes that are parsed: GOAWAY has its error code in the second four bytes.
+/// The largest number of content bytes that are parsed, because GOAWAY has its error code in the second four bytes.
 const LOOK_BYTES: usize = 8;
 
 impl Frames {
@@ -163,7 +165,8 @@ impl Frames {
     }
 }
 
-/// Counts a frame. `start` is its header and the first bytes of its content.
+/// Counts a frame and applies it to the windows of `link`. `start` contains the frame's header and the first bytes of
+/// its content.
 fn hear_frame(start: &[u8], tally: &Tally, link: Option<&Link>) {
     let number = |at: usize| {
         start
@@ -197,7 +200,8 @@ fn hear_frame(start: &[u8], tally: &Tally, link: Option<&Link>) {
     }
 }
 
-/// Returns the status of a block whose first byte is an entry of the static table (RFC 7541 appendix A).
+/// Returns the status of a header block if its first byte references a status in the static table (RFC 7541
+/// appendix A).
 fn indexed_status(byte: u8) -> Option<tally::Word> {
     const STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
     tally::status(*STATUSES.get(usize::from(byte.checked_sub(0x88)?))?)

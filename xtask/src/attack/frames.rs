@@ -6,13 +6,14 @@ pub(super) use testkit::frames::{
     PRIORITY_UPDATE, RST_STREAM, SETTINGS, WINDOW_UPDATE,
 };
 
-/// The identifier of a setting (RFC 9113 section 6.5.2).
+/// The identifier of SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113 section 6.5.2).
 pub(super) const INITIAL_WINDOW_SIZE: u16 = 4;
 
 /// The error code CANCEL.
 pub(super) const CANCEL: u32 = 8;
 
-/// The bytes that the opening adds to the connection's window. Floods of WINDOW_UPDATE can still increase it.
+/// The number of bytes by which [`opening`] increases the connection's window. Floods of WINDOW_UPDATE can still
+/// increase it.
 const WINDOW: u32 = 1 << 30;
 
 // Header blocks. 0x82 is GET, 0x83 is POST and 0x86 is the scheme `http`. 0x04 and 0x01 precede a literal path and
@@ -80,7 +81,8 @@ pub(super) fn opening_with(window: Option<u32>, streams: u32, flags: u8, block: 
     out
 }
 
-/// Returns the numbers of the streams of a round. They start again after 2^31, which a server refuses.
+/// Returns the numbers of the streams of a round. After the largest number they begin at 1 again, which a server
+/// refuses.
 pub(super) fn numbers(round: u32, streams: u32) -> impl Iterator<Item = u32> {
     let first = round.wrapping_mul(streams);
     (0..streams).map(move |index| (first.wrapping_add(index) << 1 | 1) & 0x7fff_ffff)
@@ -160,7 +162,7 @@ mod tests {
 
     #[test]
     fn attacks_are_made_of_whole_frames() {
-        // These send an incomplete preface or an incomplete frame.
+        // These attacks send an incomplete preface or an incomplete frame.
         let broken = ["http2-slow-preface", "http2-large-frame"];
         for attack in table::all().filter(|attack| attack.protocol == Protocol::Http2) {
             if broken.contains(&attack.name) {

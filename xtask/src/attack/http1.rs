@@ -54,7 +54,8 @@ const SLOW_HEAD: &[u8] =
     b"GET /hello HTTP/1.1\r\nHost: localhost\r\nCookie: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const PLAIN_GET: &[u8] = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// One request to a server that uses Content-Length, two to one that uses Transfer-Encoding.
+/// A message that is one request for a server that uses Content-Length, and two requests for a server that uses
+/// Transfer-Encoding.
 const SMUGGLED: &str = "POST /upload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 45\r\n\
                         Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
@@ -115,7 +116,9 @@ pub(super) const ATTACKS: &[Attack] = &[
         name: "http1-sleepers",
         what: "Pipelined GETs of /sleep?ms=50000, an asynchronous handler.",
         payload: Payload::Same(|| filled(&get("/sleep?ms=50000"))),
-        handlers_own: Some("the handlers wait for 50 s, and a client that has ended its direction may still read"),
+        handlers_own: Some(
+            "the handlers wait for 50 s, even if the client ends its direction, because it may still read",
+        ),
         ..BASE
     },
     Attack {
@@ -123,7 +126,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         what: "Pipelined GETs of /block?ms=1000, which holds a thread of the blocking pool.",
         payload: Payload::Same(|| filled(&get("/block?ms=1000"))),
         handlers_own: Some(
-            "the handlers block for a second each, and a client that has ended its direction may still read",
+            "the handlers block for a second each, even if the client ends its direction, because it may still read",
         ),
         ..BASE
     },

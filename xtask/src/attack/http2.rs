@@ -13,10 +13,10 @@ const BASE: Attack = Attack { protocol: Protocol::Http2, opening: || opening(Non
 
 const MIB: u64 = 1 << 20;
 
-/// The largest flow-control window of a stream.
+/// The largest flow-control window of a stream, in bytes.
 const WIDE: u32 = (1 << 31) - 1;
 
-/// Frames in one round of a flood.
+/// The number of frames in one round of a flood.
 const ROUND: u32 = 2000;
 
 /// Fills a write with copies of a frame.
@@ -26,7 +26,7 @@ fn flood(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
     filled(&unit)
 }
 
-/// Opens the streams 1, 3, 5 and so on with a POST to /upload each.
+/// Returns an opening and a POST to /upload on each of [`MOST_STREAMS`] streams.
 fn uploads() -> Vec<u8> {
     opening_with(None, MOST_STREAMS, 0, POST_UPLOAD)
 }
@@ -38,7 +38,7 @@ const TINY_DATA: Data = Data { streams: MOST_STREAMS, bytes: 1, padding: None, m
 const BODIES: Data =
     Data { streams: MOST_STREAMS, bytes: 4_096, padding: None, most: 1_000_000 / 4_096 * 4_096, then: Then::Drip };
 
-/// The size of large header blocks, below the server's limit on CONTINUATION.
+/// The size of large header blocks in bytes, below the server's limit on CONTINUATION.
 const BLOCK_BYTES: usize = 60_000;
 
 /// Returns the block of a request, followed by as many copies of a field representation as fit.
@@ -146,7 +146,9 @@ pub(super) const ATTACKS: &[Attack] = &[
         name: "http2-sleepers",
         what: "128 GETs of /sleep?ms=50000 that stay open.",
         opening: || opening_with(None, MOST_STREAMS, END_STREAM, GET_SLEEP),
-        handlers_own: Some("the handlers wait for 50 s, and a client that has ended its direction may still read"),
+        handlers_own: Some(
+            "the handlers wait for 50 s, even if the client ends its direction, because it may still read",
+        ),
         ..BASE
     },
     Attack {
@@ -436,7 +438,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http2-priority",
-        what: "PRIORITY frames on idle streams, each depending on the one before (CVE-2019-9513).",
+        what: "PRIORITY frames on idle streams, each of which depends on the previous stream (CVE-2019-9513).",
         payload: Payload::Numbered(|round, out| {
             for stream in numbers(round, ROUND) {
                 let [a, b, c, d] = stream.saturating_sub(2).to_be_bytes();

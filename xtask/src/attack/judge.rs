@@ -6,41 +6,45 @@ use super::tally::Report;
 
 const KIB_A_MIB: u64 = 1024;
 
-/// Memory that one attacking connection may add, in MiB, in addition to one whole body.
+/// How much memory one attacking connection may add, in MiB, in addition to [`Attack::body_bytes`].
 pub(super) const MIB_A_CONNECTION: u64 = 4;
-/// Memory that all attacking connections may add together, in MiB, in addition to those bodies.
+/// How much memory all attacking connections may add together, in MiB, in addition to their bodies.
 pub(super) const MIB_TOGETHER: u64 = 64;
-/// Memory that the server may still hold after the attack, in MiB, and the seconds after which that is checked.
+/// By how many MiB the server's memory may exceed its value at the start, [`SECONDS_BACK`] after an attack.
 pub(super) const MIB_LEFT: u64 = 8;
+/// How long the server may take to release memory and descriptors after an attack, in seconds.
 pub(super) const SECONDS_BACK: f64 = 5.0;
-/// Descriptors that may stay open, for example of a log file or of /dev/urandom.
+/// How many more descriptors than at the start the server may have open, [`SECONDS_BACK`] after an attack. One may be
+/// for /dev/urandom, for example.
 pub(super) const DESCRIPTORS_LEFT: usize = 4;
-/// The bystander's p99 may be this many times its p99 before the attack, or [`P99_MS`] milliseconds if that is more.
+/// If at most [`FEW`] connections attack, the bystander's p99 may be this many times its p99 before the attack, or
+/// [`P99_MS`] milliseconds if that is more.
 pub(super) const TIMES_SLOWER: f64 = 3.0;
 pub(super) const P99_MS: f64 = 5.0;
-/// The bystander's p99 in milliseconds if more than [`FEW`] connections attack.
+/// The largest allowed p99 of the bystander, in milliseconds, if more than [`FEW`] connections attack.
 pub(super) const P99_MS_OF_MANY: f64 = 15.0;
 pub(super) const FEW: u32 = 20;
-/// The largest ratio of the server's CPU time to the attackers'.
+/// The largest allowed ratio of the server's CPU time to the attackers' CPU time.
 pub(super) const AMPLIFICATION: f64 = 30.0;
-/// The least CPU time of the server, in seconds, for which the ratio is not noise.
+/// The smallest CPU time of the server, in seconds, for which the ratio is meaningful.
 const LEAST_CPU_SECONDS: f64 = 0.05;
-/// The part of a core that the server may use once all attackers have left.
+/// The largest part of a core that the server may use once all attackers have left.
 pub(super) const IDLE_CPU: f64 = 0.5;
 
 /// The measurements of an attack with one number of connections.
 #[derive(Debug, Clone)]
 pub(super) struct Measured {
     pub(super) connections: u32,
-    /// The bystander before the attack.
+    /// The bystander's latency before the attack.
     pub(super) alone: Latency,
-    /// The bystander during the attack.
+    /// The bystander's latency during the attack.
     pub(super) meanwhile: Latency,
-    /// The largest growth of the memory since the server's start.
+    /// The largest growth of the server's memory since its warm-up, in KiB.
     pub(super) grown_kib: u64,
-    /// Seconds after the attack until memory and descriptors were released, or the rest that was still held in the end.
+    /// The number of seconds after the attack until memory and descriptors were near their values at the start, or the
+    /// growth that was left in the end.
     pub(super) back: Result<f64, StillHeld>,
-    /// The server's CPU time during the attack, without the time for the bystander alone.
+    /// The server's CPU time during the attack, without an estimate of the time for the bystander.
     pub(super) cpu_seconds: f64,
     /// The part of a core that the server used after all attackers had left.
     pub(super) idle_cpu: f64,
@@ -54,7 +58,8 @@ impl Measured {
         self.cpu_seconds / self.report.seconds.max(0.001) * 100.0
     }
 
-    /// Returns the server's CPU time divided by the attackers', or `None` if it is too small to compare.
+    /// Returns the server's CPU time divided by the attackers' CPU time, or `None` if the server's CPU time is too
+    /// small for a meaningful ratio.
     pub(super) fn amplification(&self) -> Option<f64> {
         (self.cpu_seconds >= LEAST_CPU_SECONDS).then(|| self.cpu_seconds / self.report.cpu_seconds.max(0.001))
     }
@@ -64,7 +69,7 @@ impl Measured {
     }
 }
 
-/// Memory and descriptors that the server holds in addition to those at its start.
+/// By how much the server's memory and number of descriptors exceed their values after its warm-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StillHeld {
     pub(super) kib: u64,
@@ -91,9 +96,10 @@ pub(super) enum Of {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Survival, memory, descriptors or the bystander's errors: the command fails.
+    /// A bound on survival, memory, descriptors or the bystander's errors. If it is missed, the command fails.
     Bound,
-    /// Latency or CPU time, which depend on the machine: the command reports it and does not fail.
+    /// A bound on latency or CPU time, which depend on the machine. If it is missed, the command reports that and does
+    /// not fail.
     Timing,
 }
 
@@ -129,7 +135,7 @@ pub(super) fn judge(attack: &Attack, measured: &Measured) -> Vec<Miss> {
         miss(
             Kind::Bound,
             Of::Memory,
-            format!("memory grew by {:.1} MiB, and {allowed:.0} are allowed", measured.grown_mib()),
+            format!("memory grew by {:.1} MiB, more than the allowed {allowed:.0} MiB", measured.grown_mib()),
         );
     }
     if let (true, Err(StillHeld { kib, descriptors })) = (measured.survived, &measured.back) {
@@ -137,19 +143,25 @@ pub(super) fn judge(attack: &Attack, measured: &Measured) -> Vec<Miss> {
         miss(
             Kind::Bound,
             Of::Other,
-            format!("{mib:.1} MiB and {descriptors} descriptors were not back {SECONDS_BACK} s after the attack"),
+            format!(
+                "{mib:.1} MiB and {descriptors} descriptors more than at the start were in use after {SECONDS_BACK} s"
+            ),
         );
     }
     let (p99, bound) = (measured.meanwhile.percentile(99), p99_bound(measured.connections, &measured.alone));
     if p99 > bound {
-        miss(Kind::Timing, Of::Latency, format!("the bystander's p99 was {p99:.2} ms, and {bound:.2} are allowed"));
+        miss(
+            Kind::Timing,
+            Of::Latency,
+            format!("the bystander's p99 was {p99:.2} ms, more than the allowed {bound:.2} ms"),
+        );
     }
     if let Some(ratio) = measured.amplification().filter(|&ratio| ratio > AMPLIFICATION) {
         miss(Kind::Timing, Of::Ratio, format!("the server took {ratio:.0} times the attackers' CPU time"));
     }
     if measured.idle_cpu > IDLE_CPU {
         let percent = measured.idle_cpu * 100.0;
-        miss(Kind::Timing, Of::Other, format!("the server used {percent:.0} % of a core when all had left"));
+        miss(Kind::Timing, Of::Other, format!("the server used {percent:.0} % of a core after all attackers had left"));
     }
     misses
 }
@@ -210,6 +222,10 @@ pub(super) mod tests {
         }
         let grown = |grown_kib| Measured { grown_kib, ..harmless(1) };
         check("http1-pipelined", &grown(4 * KIB_A_MIB), &[]);
-        check("http1-pipelined", &grown(4 * KIB_A_MIB + 1), &[(Kind::Bound, "memory grew by 4.0 MiB, and 4")]);
+        check(
+            "http1-pipelined",
+            &grown(4 * KIB_A_MIB + 1),
+            &[(Kind::Bound, "memory grew by 4.0 MiB, more than the allowed 4 MiB")],
+        );
     }
 }

@@ -1,10 +1,10 @@
-//! `cargo xtask attack`: mounts the attacks of SECURITY.md on loopback and measures their effect on a bystander, a
-//! well-behaved client.
+//! `cargo xtask attack`: mounts attacks on loopback and measures their effect on the server and on a bystander, which
+//! is a well-behaved client.
 //!
 //! Each attack gets its own server. For each number of connections, the command measures the bystander alone, then
-//! during the attack, which another process mounts. Then the server has five seconds to release the memory. The command
-//! fails if the server dies, holds too much memory or returns errors to the bystander. It only reports missed bounds of
-//! latency and CPU time, because they depend on the machine.
+//! during the attack, which another process mounts. Then the server has five seconds to release memory and descriptors.
+//! The command fails if the server dies, if a bound of memory or descriptors is missed, or if the bystander has an
+//! error. It only reports missed bounds of latency and CPU time, because they depend on the machine.
 
 mod bystander;
 mod client;
@@ -44,15 +44,16 @@ Usage: cargo xtask attack [--short] [--only NAME]... [--engine ENGINE] [--second
        cargo xtask attack --list
 
 Options:
-  --short           each attack once, from 20 connections for half a second, without a page (for CI)
-  --only NAME       only this attack, without a page; may be given several times
+  --short           each attack once, from 20 connections, and no page unless --page is given (for CI)
+  --only NAME       only this attack, and no page unless --page is given; may be given several times
   --engine ENGINE   auto, uring or readiness (default auto)
-  --seconds S       how long each attack lasts (default 3, with --short 0.5)
+  --seconds S       how long each attack lasts, in seconds (default 3, with --short 0.5)
   --page FILE       the file of the page (default docs/attacks.md)
   --list            show the attacks and run nothing
 
-Fails if the server ends or stops answering, if its memory exceeds the bound or is not released within 5 s, or if the
-bystander has an error. Missed bounds of latency and CPU time are only shown, because they depend on the machine.
+Fails if the server ends or stops answering, or if the bystander has an error. Also fails if the server's memory exceeds
+its bound, or if memory or descriptors are not released within 5 s; the page names the attacks without these bounds.
+Missed bounds of latency and CPU time are only shown, because they depend on the machine.
 The last line is `attacks: N mounted, N survived, N failed`. The servers' logs are in target/attack.
 ";
 
@@ -77,7 +78,7 @@ const IDLE: Duration = Duration::from_millis(200);
 /// The options of a run.
 struct Options {
     counts: &'static [u32],
-    /// How long each attack lasts.
+    /// How long the bystander is measured during each attack.
     seconds: f64,
     /// How long the bystander is measured before the attack.
     alone_seconds: f64,
@@ -136,7 +137,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
     if ok { Ok(()) } else { std::process::exit(1) }
 }
 
-/// Runs the short form as a step of `cargo xtask test`.
+/// Mounts all attacks as `--short` does. This is a step of `cargo xtask test`.
 pub(crate) fn short(root: &Path) -> Result<()> {
     let attacks: Vec<&Attack> = table::all().collect();
     let (summary, ok) = sum_up(&mount_all(root, &attacks, &Options::new(true))?);
@@ -146,7 +147,7 @@ pub(crate) fn short(root: &Path) -> Result<()> {
 
 /// Runs the hidden subcommand of the attacking process.
 fn attack_as_told(mut args: Args, seconds: Option<f64>) -> Result<()> {
-    let usage = || Error::Usage(format!("attack {CLIENT} NAME --address A --connections N --seconds S"));
+    let usage = || Error::Usage(format!("usage: attack {CLIENT} NAME --address A --connections N --seconds S"));
     let address: SocketAddr = args.value("--address")?.ok_or_else(usage)?;
     let connections: u32 = args.value("--connections")?.ok_or_else(usage)?;
     let attack = args.word().and_then(|name| table::find(&name)).ok_or_else(usage)?;
@@ -165,7 +166,7 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Attack>> {
     only.iter().map(find).collect()
 }
 
-/// Builds the server and mounts every attack. A failed attack does not stop the others.
+/// Builds the server and mounts these attacks. A failed attack does not stop the others.
 fn mount_all(root: &Path, attacks: &[&'static Attack], options: &Options) -> Result<Vec<Row>> {
     let build = ["build", "--release", "--package", "highwire-cli", "--target-dir", "target"];
     process::run_shown(Command::new("cargo").current_dir(root).args(build))?;
@@ -184,7 +185,7 @@ fn mount_all(root: &Path, attacks: &[&'static Attack], options: &Options) -> Res
     Ok(rows)
 }
 
-/// Mounts an attack with each number of connections against one server.
+/// Mounts an attack against one server, with each number of connections in turn until the server does not survive.
 fn mount(root: &Path, row: &mut Row, options: &Options) -> Result<()> {
     let log = root.join(LOGS).join(format!("{}.log", row.attack.name));
     let mut server = Server::start(root, &options.engine, &log)?;
@@ -216,11 +217,12 @@ struct Start {
     descriptors: usize,
 }
 
-/// How often an attack is mounted if its latency or CPU time misses a bound.
+/// How often an attack is mounted in total if its latency or CPU time misses a bound.
 const TRIES: usize = 3;
 
-/// Measures an attack. If only its latency or CPU time misses a bound, which the machine may have caused, measures it
-/// [`TRIES`] times and returns the run with the median p99.
+/// Measures an attack. If only latency or CPU time misses a bound, which the machine may have caused, and `repeats` is
+/// true, measures the attack [`TRIES`] times in total and returns the run with the median p99. If a run misses another
+/// bound, returns that run at once.
 fn measure_again(
     root: &Path,
     attack: &Attack,
@@ -290,10 +292,12 @@ fn measure(
     })
 }
 
-/// How much longer the attack lasts than the bystander's measurement, in seconds, so that it covers all of it.
+/// How much longer, in seconds, the attack lasts than the bystander's measurement, so that the attack covers the whole
+/// measurement.
 const OVERLAP: f64 = 0.1;
 
-/// Waits until memory and descriptors are near their first values. Returns the seconds, or the rest that is still held.
+/// Waits until the server's memory and descriptors are near their values at the start, for [`SECONDS_BACK`] at most.
+/// Returns the number of seconds that this took, or the growth that is left in the end.
 fn come_back(server: &Server, start: &Start) -> std::result::Result<f64, StillHeld> {
     let begun = Instant::now();
     loop {

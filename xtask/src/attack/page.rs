@@ -32,27 +32,27 @@ const OPENING: &str = "\
 
 `cargo xtask attack` wrote this page. It mounts each attack on loopback against the release build of `highwire demo`
 with default settings, first from 1 connection, then from 20, then from 100, and measures the server and a bystander.
-[SECURITY.md](../SECURITY.md) says what Highwire promises, [limits.md](limits.md) lists the limits that enforce it.
+[SECURITY.md](../SECURITY.md) has Highwire's promises, [limits.md](limits.md) the limits that enforce them.
 
 The bystander is one HTTP/1.1 connection that requests `/hello` every 2 ms, or as soon as the previous answer has arrived
 if that is later. The attackers run in their own process with the lowest priority (`nice -n 19`). If root runs the command,
-the server and the bystander have the highest. Real attackers use other machines, so the results should not contain
-scheduling between the two. An attack whose latency or CPU time is beyond its bound is mounted three times, and the median
-is shown. On loopback the kernel does part of the receiver's work in the sender's time, so each CPU time contains part of
-the other. On a machine with two cores, latencies also contain the scheduling of the attackers, and a short run has few
-samples: a p99 of up to 15 ms that appears in one run and not in the next is noise. To repeat one attack, run
-`cargo xtask attack --only NAME`.
+the server and the bystander have a high priority. Real attackers use other machines, so the results should depend little on
+how the kernel shares the cores between attackers and server. An attack whose latency or CPU time is beyond its bound is
+mounted three times, and the run with the median p99 is shown. On loopback the kernel does part of the receiver's work in the
+sender's time, so the CPU time of each side contains work for the other side. On a machine with two cores, latencies also
+contain the scheduling of the attackers, and a short run has few samples. A p99 of up to 15 ms that appears in one run and not
+in the next is therefore probably noise. To repeat one attack, run `cargo xtask attack --only NAME`.
 ";
 
 const COLUMNS: &str = "\
 The tables show three figures for each attack, each from 1, 20 and 100 connections; a figure beyond its bound is **bold**:
 
-- **memory**: the largest growth of the server's own memory (`RssAnon` and `RssShmem`) since its start, in MiB.
+- **memory**: the largest growth of the server's own memory (`RssAnon` and `RssShmem`) since its warm-up, in MiB.
 - **CPU ratio**: the server's CPU time divided by the attackers'. A dash means that the server used less than 0.05 s.
 - **p99**: the 99th percentile of the bystander's latency, in milliseconds.
 
-Some attacks make a handler work, wait or hold memory, which SECURITY.md leaves to the application: they say so, and only
-survival is judged.
+Some attacks make a handler work, wait or hold memory, which SECURITY.md leaves to the application. Their rows contain
+`Not judged`; of these attacks, only survival and the bystander's errors are judged.
 
 The details below each table show what the server did in the run with the most connections, and for each number of
 connections the server's CPU time in percent of one core, the bystander's median during the attack and its p99 immediately
@@ -185,7 +185,7 @@ fn missed(rows: &[Row]) -> String {
     format!("| attack | connections | what was measured |\n|---|---|---|\n{}", lines.concat())
 }
 
-/// Returns the first line, without characters that would end a table cell.
+/// Returns the first line of a text, with `/` in place of `|`, which would end a table cell.
 fn plain(text: &str) -> String {
     text.lines().next().unwrap_or_default().replace('|', "/")
 }

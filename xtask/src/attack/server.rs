@@ -27,7 +27,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// The interval between samples of the server's memory during an attack.
 const SAMPLE: Duration = Duration::from_millis(10);
 
-/// The time limit for an answer on a new connection after an attack.
+/// The time limit to connect and for an answer, and how long [`Server::answers`] tries again.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// The number of requests of each kind before the first measurement.
@@ -40,12 +40,12 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts the server with free ports. Its log goes to the file `log`.
+    /// Starts the server with free ports and waits until it listens. Its log goes to the file `log`.
     pub(super) fn start(root: &Path, engine: &str, log: &Path) -> Result<Self> {
         let mut command = Command::new("setpriv");
         command.current_dir(root).args(["--pdeathsig", "KILL"]);
         if process::is_root() {
-            // A higher priority than the attackers, because real attackers use other machines.
+            // The server gets a higher priority than the attackers, because real attackers use other machines.
             command.args(["nice", "-n", "-19"]);
         }
         command.args(["target/release/highwire", "demo", "--engine", engine]);
@@ -60,7 +60,7 @@ impl Server {
                 return Ok(Self { running, address, tls_address });
             }
             if running.has_ended() || Instant::now() > until {
-                return Err(Error::Failed(format!("{shown} does not listen\n{said}")));
+                return Err(Error::Failed(format!("`{shown}` ended, or did not listen within 20 s\n{said}")));
             }
             sleep(GLANCE);
         }
@@ -70,7 +70,8 @@ impl Server {
         if protocol == Protocol::Tls { self.tls_address } else { self.address }
     }
 
-    /// Makes every worker serve connections of each kind, so that allocations on first use are not measured.
+    /// Sends so many requests of each kind that every worker probably serves some, so that the measurements contain no
+    /// allocations on first use.
     pub(super) fn warm_up(&self) -> Result<()> {
         for _ in 0..WARM_UP {
             let asked =
@@ -80,8 +81,8 @@ impl Server {
         Ok(())
     }
 
-    /// Returns true if the process is running and answers new connections, with and without TLS. Retries for a while,
-    /// because an attack may have used up the client's ports.
+    /// Returns true if the process is running and answers new connections, with and without TLS. Tries again for up to
+    /// [`ANSWER`], because an attack may have used up the client's ports.
     pub(super) fn answers(&mut self) -> bool {
         let until = Instant::now() + ANSWER;
         loop {
@@ -98,7 +99,7 @@ impl Server {
         }
     }
 
-    /// Sends an HTTP/2 request and waits for the first byte of the answer.
+    /// Sends an HTTP/2 request and waits for the first byte from the server.
     fn ask_http2(&self) -> io::Result<()> {
         let mut request = frames::opening(None);
         frames::headers(&mut request, END_STREAM, 1, GET_HELLO);
@@ -113,8 +114,8 @@ impl Server {
         }
     }
 
-    /// Returns the process's own memory in KiB, without the pages of its program file, which the kernel may drop at any
-    /// time.
+    /// Returns the process's own resident memory in KiB, without pages of files such as the program, which the kernel
+    /// may drop at any time.
     pub(super) fn memory_kib(&self) -> u64 {
         memory_kib(self.running.id())
     }
@@ -166,7 +167,7 @@ fn memory_kib(id: u32) -> u64 {
     ["RssAnon:", "RssShmem:"].into_iter().filter_map(field).sum()
 }
 
-/// Sends bytes on a new connection and returns the first byte of the answer.
+/// Sends bytes on a new connection and returns the first byte from the server.
 fn exchange(address: SocketAddr, bytes: &[u8]) -> io::Result<u8> {
     let mut stream = TcpStream::connect_timeout(&address, ANSWER)?;
     stream.set_read_timeout(Some(ANSWER))?;
@@ -176,7 +177,7 @@ fn exchange(address: SocketAddr, bytes: &[u8]) -> io::Result<u8> {
     Ok(first[0])
 }
 
-/// Returns the address in the command's log line `listening on https://127.0.0.1:PORT/`.
+/// Returns the address in the first complete log line with this scheme, such as `listening on https://127.0.0.1:PORT/`.
 fn address_in(said: &str, scheme: &str) -> Option<SocketAddr> {
     said.lines()
         .find_map(|line| line.split_once("listening on ")?.1.strip_prefix(scheme)?.strip_suffix('/')?.parse().ok())

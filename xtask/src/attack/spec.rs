@@ -14,14 +14,15 @@ pub(super) struct Attack {
     pub(super) pace: Pace,
     pub(super) reading: Reading,
     pub(super) end: End,
-    /// The size of the body that the server may hold for each connection, in addition to the memory bound.
+    /// The size in bytes of the body that the server may hold for each connection, in addition to the memory bound.
     pub(super) body_bytes: u64,
-    /// The part of the cost that a handler causes, if any. SECURITY.md leaves that to the application, so only survival
-    /// and the bystander's errors are judged.
+    /// A description of the cost that a handler causes, if it causes much. SECURITY.md leaves such costs to the
+    /// application, so only survival and the bystander's errors are judged.
     pub(super) handlers_own: Option<&'static str>,
 }
 
-/// The defaults of most attacks: they send as fast as possible, read everything, and keep the connection at the end.
+/// The defaults: an attack over HTTP/1 without a payload, which writes as fast as possible, reads all bytes, and keeps
+/// the connection at the end.
 pub(super) const BASE: Attack = Attack {
     name: "",
     what: "",
@@ -53,8 +54,8 @@ pub(super) enum Payload {
     /// A function that appends the bytes of a round, counted from 0 on each connection. An empty round ends the
     /// payload.
     Numbered(fn(u32, &mut Vec<u8>)),
-    /// HTTP/2 requests on new streams, with at most `open` unanswered ones. Each uses `step` streams, of which only the
-    /// first counts as answered.
+    /// HTTP/2 requests, of which at most `open` are unanswered at a time. Each request uses `step` new streams, of
+    /// which only the first must be answered.
     Streams {
         open: u32,
         step: u32,
@@ -69,37 +70,37 @@ pub(super) enum Payload {
 pub(super) struct Data {
     /// The number of streams (1, 3, 5 and so on), at most [`MOST_STREAMS`].
     pub(super) streams: u32,
-    /// Content bytes of each frame.
+    /// The number of content bytes in each frame.
     pub(super) bytes: usize,
     pub(super) padding: Option<u8>,
-    /// Content bytes of each stream.
+    /// The number of content bytes on each stream, rounded up to whole frames.
     pub(super) most: u64,
     pub(super) then: Then,
 }
 
-/// The action once each stream has its content.
+/// The action once each stream has its content or is reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
     /// Sends 55 bytes on each stream every second.
     Drip,
-    /// Ends each stream. The payload is complete when every stream is answered.
+    /// Ends each stream. The payload is complete when every stream is answered or reset.
     Finish,
 }
 
-/// The most streams that an attack keeps open: the server's default limit.
+/// The server's default limit on concurrent streams. [`Payload::Streams`] and [`Payload::Data`] use no more.
 pub(super) const MOST_STREAMS: u32 = 128;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pace {
     Flood,
-    /// Milliseconds between two rounds of the payload.
+    /// The pause after each round of the payload, in milliseconds.
     Every(u64),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
     All,
-    /// Reads one KiB every 100 ms.
+    /// Reads at most 1 KiB every 100 ms.
     Slowly,
     Nothing,
 }
@@ -119,10 +120,10 @@ pub(super) enum End {
     Reset,
 }
 
-/// The bytes of one write in a flood.
+/// The approximate size of one write in a flood, in bytes.
 pub(super) const WRITE_BYTES: usize = 64 * 1024;
 
-/// Repeats a unit as often as it fits a write, but at least once.
+/// Repeats `unit` as often as it fits into [`WRITE_BYTES`], but at least once.
 pub(super) fn filled(unit: &[u8]) -> Vec<u8> {
     unit.repeat((WRITE_BYTES / unit.len()).max(1))
 }

@@ -18,7 +18,7 @@ mod tests {
     use super::super::spec::{MOST_STREAMS, Payload, Protocol};
     use super::*;
 
-    /// The least number of attacks in the table.
+    /// The smallest permitted number of attacks in the table.
     const LEAST: usize = 44;
 
     #[test]

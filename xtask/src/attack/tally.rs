@@ -1,15 +1,16 @@
-//! The counts of the attacking process: its threads count, it prints them as one line at its end, and the measuring
-//! process parses that line.
+//! The counts of the attacking process. Its threads count, the process prints all counts as one line at its end, and
+//! the measuring process parses that line.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::frames::{GOAWAY, RST_STREAM};
 
-/// A reaction of the server, as a number for the line: a status, an error code or an alert.
+/// A kind of reaction of the server, as a number for the line: a status of HTTP/1 or HTTP/2, an HTTP/2 error code in
+/// RST_STREAM or GOAWAY, a TLS alert, [`ANSWER`] or [`HANDSHAKE`].
 pub(super) type Word = usize;
 
-// A word below `RESETS` is a status. The others are the offset of their kind plus the code.
+// A word below `RESETS` is a status. The word of a RST_STREAM, a GOAWAY or an alert is its offset below plus its code.
 const RESETS: Word = 600;
 const GOAWAYS: Word = 620;
 const ALERTS: Word = 640;
@@ -47,7 +48,7 @@ pub(super) fn alert(code: u8) -> Word {
     ALERTS + Word::from(code)
 }
 
-/// Returns the word of an RST_STREAM or GOAWAY frame with an error code.
+/// Returns the word of a RST_STREAM or GOAWAY frame with an error code, or `None` if the code is unknown.
 pub(super) fn code(kind: u8, code: u32) -> Option<Word> {
     let code = code as Word;
     match kind {
@@ -71,11 +72,11 @@ pub(super) fn name(word: Word) -> String {
 
 /// The counts of all attacking connections.
 pub(super) struct Tally {
-    /// Successful connections.
+    /// The number of connections that were opened.
     pub(super) opened: AtomicU64,
-    /// Failed connections, including those for which the client had no free port.
+    /// The number of failed attempts to connect, including those for which the client had no free port.
     pub(super) refused: AtomicU64,
-    /// Connections that the server closed.
+    /// The number of connections that the server ended.
     pub(super) closed: AtomicU64,
     pub(super) sent: AtomicU64,
     pub(super) received: AtomicU64,
@@ -111,7 +112,7 @@ impl Tally {
     }
 }
 
-/// The start of the line.
+/// The start of the line with the counts.
 const REPORT: &str = "attackers:";
 
 /// The counts that the attacking process printed at its end.
@@ -159,7 +160,7 @@ impl Report {
 
     /// Returns a short text with the server's most frequent reactions and the number of connections that it closed.
     pub(super) fn summary(&self) -> String {
-        /// The number of reactions in the text.
+        /// The largest number of reactions in the text.
         const NAMED: usize = 3;
         let mut parts: Vec<String> =
             self.said.iter().take(NAMED).map(|&(word, count)| format!("{} × {count}", name(word))).collect();
@@ -176,7 +177,7 @@ impl Report {
         parts.join(", ")
     }
 
-    /// Returns a short text with the bytes in both directions.
+    /// Returns a short text with the number of MiB in both directions.
     pub(super) fn traffic(&self) -> String {
         format!("{:.1} MiB sent, {:.1} MiB received", mebibytes(self.sent), mebibytes(self.received))
     }

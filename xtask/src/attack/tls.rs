@@ -8,7 +8,7 @@ const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const APPLICATION: u8 = 23;
 
-/// The largest content of a record.
+/// The size of the largest content of a record, in bytes.
 const RECORD_BYTES: usize = 16_384;
 
 const TLS13: &[u16] = &[0x1301, 0x1302, 0x1303];
@@ -25,7 +25,7 @@ fn extension(number: u16, content: &[u8]) -> Vec<u8> {
     [&number.to_be_bytes()[..], &prefixed(2, content)].concat()
 }
 
-/// Returns a ClientHello with these cipher suites, the usual extensions, and these extensions after them.
+/// Returns a ClientHello with these cipher suites, the usual extensions, and the extensions `more` after them.
 fn hello(ciphers: &[u16], more: &[u8]) -> Vec<u8> {
     let numbers = |list: &[u16]| list.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<u8>>();
     let schemes = numbers(&[0x0403, 0x0503, 0x0804, 0x0805, 0x0401, 0x0501]);
@@ -51,7 +51,8 @@ fn hello(ciphers: &[u16], more: &[u8]) -> Vec<u8> {
     [&[1_u8][..], &prefixed(3, &content)].concat()
 }
 
-/// Returns the extensions of TLS 1.3: supported_versions, and key_share with a share for X25519 or empty.
+/// Returns the extensions supported_versions and key_share of TLS 1.3. If `share` is false, key_share is empty;
+/// otherwise it has a share for X25519.
 fn tls13(share: bool) -> Vec<u8> {
     let share = if share { [&X25519.to_be_bytes()[..], &prefixed(2, &[7; 32])].concat() } else { Vec::new() };
     [extension(43, &[2, 3, 4]), extension(51, &prefixed(2, &share))].concat()

@@ -31,7 +31,8 @@ pub(super) fn write_files(root: &Path) -> Result<()> {
     write().map_err(|error: std::io::Error| Error::doing(copy.display(), error))
 }
 
-/// A temporary folder for a server whose command contains `DIR`, with its configuration. Removed when dropped.
+/// A temporary folder with the configuration and files of a server, if the server's command contains `DIR`. Dropping
+/// the value removes the folder.
 pub(super) struct Folder {
     path: Option<PathBuf>,
 }

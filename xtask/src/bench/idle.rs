@@ -46,7 +46,8 @@ pub(super) fn established(port: u16) -> Result<u32> {
     Ok(established_in(&text, port))
 }
 
-/// Counts in the kernel's table, whose lines are `number: local remote state ...`, with addresses and states in hex.
+/// Counts the connections in the kernel's table, whose lines are `number: local remote state ...`, with addresses and
+/// states in hexadecimal.
 fn established_in(table: &str, port: u16) -> u32 {
     let port = format!(":{port:04X}");
     let stands = |line: &&str| {
@@ -59,14 +60,14 @@ fn established_in(table: &str, port: u16) -> u32 {
 /// The name of the hidden subcommand that holds connections.
 pub(super) const HOLD: &str = "hold";
 
-/// The line that it prints once every connection has been served.
+/// The line that the subcommand prints once every connection has been served.
 const HOLDING: &str = "holding";
 
 impl Client<'_> {
     /// Returns the client's command line, its standard input, and the line that it prints once every connection has
     /// been served.
     ///
-    /// Without TLS the client is this program in another process, with its own limit of open files. Under TLS it is
+    /// Without TLS, the client is xtask in another process, with its own limit of open files. Under TLS, the client is
     /// h2load with a script that sends one request per connection at once and one after an hour. When half of the
     /// requests are answered, all connections are idle.
     fn call(&self, connections: u32) -> Result<(Vec<String>, String, &'static str)> {
@@ -90,9 +91,9 @@ fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Returns a command line that runs this program with these arguments.
+/// Returns a command line that runs xtask with these arguments.
 pub(super) fn own_line(text: &str) -> Result<Vec<String>> {
-    let me = std::env::current_exe().map_err(|error| Error::doing("this program", error))?;
+    let me = std::env::current_exe().map_err(|error| Error::doing("cannot find the path of xtask", error))?;
     Ok(std::iter::once(me.to_string_lossy().into_owned()).chain(words(text)).collect())
 }
 
@@ -102,9 +103,10 @@ fn hold<T>(client: Client<'_>, connections: u32, look: impl FnOnce() -> Result<T
     beside(&line, &script, sign, look)
 }
 
-/// Runs a client with `script` as its standard input, calls `look` once it has printed the line `sign`, and stops it.
+/// Runs a client with `script` as its standard input, calls `look` once the client has printed the line `sign`, and
+/// stops the client.
 pub(super) fn beside<T>(line: &[String], script: &str, sign: &str, look: impl FnOnce() -> Result<T>) -> Result<T> {
-    let here = std::env::current_dir().map_err(|error| Error::doing("the current folder", error))?;
+    let here = std::env::current_dir().map_err(|error| Error::doing("cannot find the current folder", error))?;
     let mut command = pinned(&here, Some(&generator_cpu()), line);
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut running = Running::new(child.map_err(|error| Error::doing(&line[0], error))?);
@@ -114,7 +116,7 @@ pub(super) fn beside<T>(line: &[String], script: &str, sign: &str, look: impl Fn
     let Some(stdout) = running.child().stdout.take() else { unreachable!("stdout is piped") };
     let mut said = BufReader::new(stdout).lines();
     if !said.any(|line| line.is_ok_and(|line| line == sign)) {
-        return Err(Error::Failed(format!("`{}` did not get its answers", line.join(" "))));
+        return Err(Error::Failed(format!("`{}` ended before all its connections were served", line.join(" "))));
     }
     look()
 }
@@ -136,14 +138,14 @@ pub(super) fn hold_connections(port: u16, path: &str, count: u32) -> Result<()> 
         Ok(stream)
     };
     let streams: std::io::Result<Vec<TcpStream>> = (0..count).map(|_| one()).collect();
-    let _kept = streams.map_err(|error| Error::doing("a connection", error))?;
+    let _kept = streams.map_err(|error| Error::doing("cannot open a connection or get an answer", error))?;
     println!("{HOLDING}");
     loop {
         std::thread::park();
     }
 }
 
-/// Returns true if the answer is complete. Only an answer with status 200 and Content-Length can be.
+/// Returns true if the answer is complete. An answer without status 200 or without Content-Length never is.
 fn is_whole(answer: &[u8]) -> bool {
     let text = String::from_utf8_lossy(answer);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };

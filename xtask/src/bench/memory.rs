@@ -1,4 +1,4 @@
-//! Measures the peak memory of a server: for a large upload, and for many slow readers.
+//! Measures the peak memory of a server that gets a large upload, or that sends to many slow readers.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -39,7 +39,9 @@ pub(super) fn read_upload(said: &str, cpu_seconds: f64, bytes: u64, server: u32)
     let mut sample = Sample::default();
     sample.figures.extend(figures.map(|(name, value)| Figure { name, value }));
     if uploaded != bytes as f64 || !said.contains(&format!("\"bytes\":{bytes}")) {
-        sample.errors.push(format!("{uploaded} of {bytes} bytes were sent, or the server counted another number"));
+        sample
+            .errors
+            .push(format!("curl sent {uploaded} of {bytes} bytes, or the server counted another number of bytes"));
     }
     Ok(sample)
 }
@@ -48,16 +50,17 @@ fn peak_mib(server: u32) -> f64 {
     process::peak_resident_kib(server) as f64 / 1024.0
 }
 
-/// The name of the hidden subcommand that reads slowly, and the line that it prints once every connection has received
-/// bytes.
+/// The name of the hidden subcommand that reads slowly.
 pub(super) const SIP: &str = "sip";
+/// The line that the subcommand prints once every connection has received bytes.
 const SIPPING: &str = "sipping";
 
-/// The bytes that a reader reads at a time, and the interval.
+/// The largest number of bytes that a reader reads at once.
 const SIP_BYTES: usize = 4096;
+/// The interval between the reads of a connection.
 const SIP_EVERY: Duration = Duration::from_millis(100);
 
-/// Measures the server's peak memory after readers have read for some seconds.
+/// Measures the server's peak memory after `connections` clients have read slowly for `seconds`.
 pub(super) fn measure_readers(server: u32, port: u16, path: &str, connections: u32, seconds: f64) -> Result<Sample> {
     let line = idle::own_line(&format!("bench {SIP} {port} {path} {connections}"))?;
     idle::beside(&line, "", SIPPING, || {
@@ -82,16 +85,16 @@ pub(super) fn sip(port: u16, path: &str, count: u32) -> Result<()> {
         Ok(stream)
     };
     let streams: std::io::Result<Vec<TcpStream>> = (0..count).map(|_| one()).collect();
-    let mut streams = streams.map_err(|error| Error::doing("a connection", error))?;
+    let mut streams = streams.map_err(|error| Error::doing("cannot open a connection", error))?;
     let mut buffer = [0; SIP_BYTES];
     let mut said = false;
     loop {
         let begun = Instant::now();
         for stream in &mut streams {
-            let count = stream.read(&mut buffer).map_err(|error| Error::doing("a reader", error))?;
+            let count = stream.read(&mut buffer).map_err(|error| Error::doing("cannot read an answer", error))?;
             let is_right = said || buffer[..count].starts_with(b"HTTP/1.1 200 ");
             if count == 0 || !is_right {
-                return Err(Error::Failed("a reader did not get an answer with status 200".into()));
+                return Err(Error::Failed("an answer ended, or its status was not 200".into()));
             }
         }
         if !std::mem::replace(&mut said, true) {

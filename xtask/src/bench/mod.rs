@@ -25,7 +25,7 @@ use crate::process::{self, AB, CURL, GCC, H2LOAD, H2O, LIBEVENT, LIBURING, NGINX
 use crate::{Error, Result};
 
 pub(crate) const HELP: &str = "\
-Measures Highwire side by side with floors (servers without parsing), peers (other servers) and other I/O models.
+Measures Highwire side by side with floors (servers that parse nothing), peers (other servers) and other I/O models.
 
 Usage: cargo xtask bench http   [--scenario NAME]... [--peers NAME,... | --against FILE] [--output FILE] [options]
        cargo xtask bench models [options]
@@ -37,31 +37,32 @@ Usage: cargo xtask bench http   [--scenario NAME]... [--peers NAME,... | --again
 
 Options:
   --rounds N        number of rounds; each runs every server once, in rotated order (default 5)
-  --seconds S       how long the generator runs each time (default 3)
+  --seconds S       how long each measurement lasts, except with ab, h2load and curl (default 3)
   --scenario NAME   a scenario or a group of scenarios (default all); may be given several times
   --peers NAME,...  other servers to run as well: hyper, axum, actix, ntex, may, nginx
   --against FILE    compare two builds: run only Highwire, in turn with the program `highwire` at FILE, which runs twice
   --output FILE     the file of the tables; keeps its sections of other scenarios (default bench/http.md)
   --list            show the scenarios and run nothing
 
-The server runs on CPU 0, the generator on the last CPU. If root runs the command, it sets the congestion control to cubic
-meanwhile, because bbr paces even on loopback. The first server runs twice; ignore differences smaller than that between
-its two rows. Compare CPU time per request.
+In `http`, the server runs on CPU 0 and the generator on the last CPU, and the first server runs twice: ignore differences
+smaller than that between its two rows. If root runs the command, it sets the congestion control to cubic during the run,
+because bbr paces even on loopback. Compare CPU time per request.
 ";
 
 const OPENING: &str = "\
 # Highwire side by side
 
-`cargo xtask bench http` made this page. Each row is the median of its rounds, with the smallest and the largest. The first server
+`cargo xtask bench http` made this page. Each figure is the median of the rounds, with the smallest and the largest. The first server
 is the floor, if the scenario has one: a program that makes the same system calls and parses nothing. The first server ran twice;
 ignore differences smaller than that between its two rows. Compare CPU time per request: requests/s also depend on the generator.
 ";
 
-/// The folders of the C sources, of which every .c file is a program, and the folder of the compiled programs.
+/// The folders of the C sources. Each of their .c files is the source of one program.
 const PROGRAM_FOLDERS: &[&str] = &["bench/floors", "bench/load", "bench/models"];
+/// The folder of the compiled programs.
 const PROGRAMS: &str = "bench/bin";
 
-/// The linker flags for each included header.
+/// The linker flags that a program needs if its source contains the text.
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("<liburing.h>", &["-luring"]),
     ("<event2/", &["-levent_core", "-levent_pthreads"]),
@@ -69,7 +70,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("<math.h>", &["-lm"]),
 ];
 
-/// The first port for servers: above the ports of services and below those of outgoing connections.
+/// The first port for servers. It is above the usual ports of services and below those of outgoing connections.
 const FIRST_PORT: u16 = 18_100;
 
 /// The number of ports to try for a server, because other programs may use some.
@@ -116,7 +117,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
             let rivals = match against {
                 None => Rivals::Peers(&peers),
                 Some(_) if !peers.is_empty() => {
-                    return Err(Error::Usage("bench http accepts either --peers or --against".into()));
+                    return Err(Error::Usage("`bench http` accepts --peers or --against, but not both".into()));
                 }
                 Some(file) => Rivals::Build(file),
             };
@@ -127,14 +128,14 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
         Some("models") => {
             args.finish()?;
             if !names.is_empty() || !peers.is_empty() || output.is_some() || against.is_some() {
-                return Err(Error::Usage("bench models accepts --rounds and --seconds only".into()));
+                return Err(Error::Usage("`bench models` accepts --rounds and --seconds only".into()));
             }
             prepare(root, &[], &[], &Rivals::Peers(&[]))?;
             let _cubic = Cubic::set();
             models::run(root, &plan())
         }
         Some(client @ (idle::HOLD | memory::SIP)) => {
-            let usage = || Error::Usage(format!("bench {client} PORT PATH COUNT"));
+            let usage = || Error::Usage(format!("usage: bench {client} PORT PATH COUNT"));
             let mut next = || args.word().ok_or_else(usage);
             let (port, path, count) = (next()?, next()?, next()?);
             let (port, count) = (port.parse().map_err(|_| usage())?, count.parse().map_err(|_| usage())?);
@@ -144,7 +145,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
                 memory::sip(port, &path, count)
             }
         }
-        _ => Err(Error::Usage("bench needs `http` or `models`; see `cargo xtask bench --help`".into())),
+        _ => Err(Error::Usage("`bench` needs `http` or `models`; see `cargo xtask bench --help`".into())),
     }
 }
 
@@ -210,7 +211,7 @@ fn measure_all(root: &Path, servers: &[Server], path: &str, drive: Drive<'_>, ro
             if row.failure.is_some() {
                 continue;
             }
-            // Each server gets another port, because connections of the previous one may linger.
+            // Each server gets another port, because connections of the previous server may linger.
             let ports = (FIRST_PORT + index as u16..).step_by(servers.len()).take(PORTS_TRIED);
             match run::free_port(ports).and_then(|port| run::measure(root, &servers[index], port, path, drive)) {
                 Ok(sample) => {
@@ -254,7 +255,7 @@ fn prepare(root: &Path, scenarios: &[&Scenario], peers: &[String], rivals: &Riva
     }
     folder::write_files(root)?;
     build_programs(root)?;
-    // A fixed target folder, because the servers' command lines contain it.
+    // The target folder is fixed, because the servers' command lines contain it.
     cargo_build(root, &["build", "--release", "--target-dir", "target"])?;
     let built: Vec<String> = peers
         .iter()
@@ -276,7 +277,7 @@ fn prepare(root: &Path, scenarios: &[&Scenario], peers: &[String], rivals: &Riva
     Ok(())
 }
 
-/// Returns the programs that a load needs, for its clients and its servers.
+/// Returns the system's programs that a load needs for its clients and servers.
 fn tools(load: Load) -> &'static [Tool] {
     match load {
         Load::Ab(_) => &[AB],
@@ -297,8 +298,8 @@ fn cargo_build(root: &Path, words: &[&str]) -> Result<()> {
     process::run_shown(Command::new("cargo").current_dir(root).args(words))
 }
 
-/// Compiles the floors, the generator and the model servers if they are older than their sources. Returns the names of
-/// all.
+/// Compiles each of the floors, the generator and the model servers that is missing or older than its source or a
+/// header. Returns the names of all of these programs.
 pub(crate) fn build_programs(root: &Path) -> Result<Vec<String>> {
     for tool in [GCC, LIBURING, LIBEVENT] {
         tool.ensure().map_err(Error::Failed)?;
@@ -353,10 +354,9 @@ fn machine(root: &Path, rounds: u32, seconds: f64) -> String {
 
 const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
-/// Sets the congestion control to cubic until it is dropped.
+/// Sets the system's congestion control to cubic until the value is dropped, if root runs the command.
 ///
-/// A shell process restores the old one when its standard input ends, which also happens if a signal kills this
-/// program.
+/// A shell process restores the old setting when its standard input ends, which also happens if a signal kills xtask.
 struct Cubic {
     restorer: Option<Child>,
 }

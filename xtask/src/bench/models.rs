@@ -38,7 +38,7 @@ const OPENING: &str = "\
 `cargo xtask bench models` made this page and its chart, models.svg. Every server answers the same small request with two workers,
 one request in flight on each connection; all connections are established before the clock starts. Server and generator share the
 machine's CPUs, so requests/s depend on both; CPU time per request is the server's own. If a model leaves connections without an
-answer, the column errors shows it, and its requests/s are those of the few connections that it served.
+answer, the column errors shows that, and the model's requests/s are those of the connections that it served.
 
 ![Requests per second of each model](models.svg)
 ";

@@ -1,7 +1,7 @@
 //! Renders a grouped bar chart as SVG.
 //!
-//! The bars are horizontal, so that names are horizontal too and the chart grows downwards. It fits the width of a
-//! phone with readable letters.
+//! The bars are horizontal, so names are horizontal too, and more groups only make the chart longer. The chart fits the
+//! width of a phone with readable letters.
 
 use std::fmt::Write as _;
 
@@ -25,7 +25,8 @@ const BAR: f64 = 13.0;
 const STEP: f64 = 16.0;
 const LINE: f64 = 18.0;
 
-/// The palette of Okabe and Ito without yellow: distinct for color-blind readers and in gray.
+/// The palette of Okabe and Ito without yellow and with dark gray for black. Color-blind readers can tell these colors
+/// apart.
 const COLOURS: &[&str] = &["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#555555"];
 
 pub(super) fn svg(chart: &Chart<'_>) -> String {
@@ -104,7 +105,7 @@ fn colour(index: usize) -> &'static str {
     COLOURS[index % COLOURS.len()]
 }
 
-/// Returns about four round values from 0 to at least `largest`, and the last of them.
+/// Returns about five round values at equal distances, from 0 to at least `largest`, and the last of these values.
 fn ticks(largest: f64) -> (Vec<f64>, f64) {
     if largest <= 0.0 {
         return (vec![0.0, 1.0], 1.0);
@@ -120,7 +121,7 @@ fn ticks(largest: f64) -> (Vec<f64>, f64) {
     ((0..=count as u32).map(|index| f64::from(index) * step).collect(), count * step)
 }
 
-/// Returns a short text of a tick's value.
+/// Returns a short text for the value of a tick, such as `250k`.
 fn short(value: f64) -> String {
     match value {
         value if value >= 1e6 => format!("{}M", trimmed(value / 1e6)),

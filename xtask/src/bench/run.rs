@@ -1,7 +1,7 @@
 //! Performs one measurement: starts a server, runs a generator against it, and reads the figures.
 //!
-//! Servers are compared by their CPU time per request. Requests per second also depend on the generator, which runs on
-//! another core.
+//! Most scenarios compare servers by CPU time per request. Requests per second also depend on the generator, which
+//! usually runs on another core.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpStream};
@@ -25,7 +25,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// A file with the header lines that bench/scripts/pipeline_headers.lua sends, too.
 const HEADERS: &str = "bench/scripts/headers.txt";
 
-/// The latencies of a constant rate: the generator's names and the names of the figures.
+/// The latencies at a constant rate: their names in the generator's output, and the names of the figures.
 const PERCENTILES: &[(&str, &str)] =
     &[("p50", "p50 µs"), ("p90", "p90 µs"), ("p99", "p99 µs"), ("p999", "p99.9 µs"), ("max", "max µs")];
 
@@ -122,7 +122,8 @@ fn listens(port: u16) -> bool {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// Returns the first port without a listener. With SO_REUSEPORT two servers on one port would share the connections.
+/// Returns the first of these ports without a listener. With SO_REUSEPORT, two servers on one port would share the
+/// connections.
 pub(super) fn free_port(mut ports: impl Iterator<Item = u16>) -> Result<u16> {
     ports
         .find(|&port| !listens(port))
@@ -145,7 +146,7 @@ fn start(root: &Path, server: &Server, port: u16) -> Result<Served> {
                 let _ = stderr.read_to_string(&mut said);
             }
             let last = said.lines().last().unwrap_or("no message");
-            return Err(Error::Failed(format!("does not listen: {last}")));
+            return Err(Error::Failed(format!("the server ended, or did not listen within 20 s: {last}")));
         }
         sleep(GLANCE);
     }
@@ -168,11 +169,11 @@ impl Served {
     }
 }
 
-/// Runs the generator to its end. Returns its output and the server's CPU time meanwhile.
+/// Runs the generator to its end. Returns the generator's output and the server's CPU time meanwhile, in seconds.
 ///
-/// Our generator prints `Connections: N` when all are established, and then starts its clock. The server's CPU time
-/// counts from there, without the time to accept them. With other generators it includes that time, as their figures
-/// do.
+/// Our generator prints `Connections: N` when all connections are established, and then starts its clock. The CPU time
+/// counts from that line, so it does not contain the time to accept the connections. With other generators, the CPU
+/// time and the printed figures both contain that time.
 fn generate(root: &Path, line: &[String], server: u32) -> Result<(String, f64)> {
     let mut command = pinned(root, Some(&generator_cpu()), line);
     let child =
@@ -255,7 +256,7 @@ fn read_requests(said: &str, cpu_seconds: f64, drive: Drive<'_>) -> Result<Sampl
     {
         sample.errors.push(counts.to_owned());
     }
-    // If the generator is later than this, it caused the latencies, not the server.
+    // If the generator was later than this, it may have caused the latencies.
     const LAG_US_MAX: f64 = 10_000.0;
     if let Some(lag) = number("Generator lag us: max=").filter(|&lag| lag > LAG_US_MAX) {
         sample.errors.push(format!("generator late by {lag:.0} µs"));

@@ -1,8 +1,8 @@
 //! The table of scenarios, and the servers that take part in them.
 //!
-//! All servers of a scenario are compared with its first one. If possible, that is the floor: a program that makes the
-//! same system calls and parses nothing. It runs a second time as `… again`. Differences smaller than that between its
-//! two runs are noise.
+//! The table of a scenario compares all its servers with the first one. If possible, the first server is the floor, a
+//! program that makes the same system calls and parses nothing. The first server also runs a second time, as
+//! `NAME again`. Differences smaller than that between its two runs are noise.
 
 /// A scenario.
 #[derive(Debug)]
@@ -25,18 +25,18 @@ pub(super) enum Load {
     Post { connections: u32, file: &'static str },
     /// ApacheBench, with these options before the address.
     Ab(&'static str),
-    /// h2load, with these options before the address: HTTP/2, or HTTP/1.1 with `--h1`.
+    /// h2load, with these options before the address. It uses HTTP/2, or HTTP/1.1 if `--h1` is one of the options.
     H2load { options: &'static str, tls: bool },
-    /// openssl: one request per connection, with a full handshake or with a resumed session.
+    /// openssl, which sends one request per connection, with a full handshake or a resumed session for each.
     Handshakes { resumed: bool },
-    /// curl: one download, by HTTP/1.1 or HTTP/2.
+    /// curl, which makes one download by HTTP/1.1 or HTTP/2.
     Download { version: &'static str },
-    /// A constant rate, at each of these percentages of the slowest server's peak. Latency counts from when a request
-    /// was due.
+    /// Requests at a constant rate, which is in turn each of these percentages of the slowest server's peak. Latency
+    /// counts from when a request was due.
     Rate { connections: u32, percents: &'static [u32] },
     /// Idle connections that were each served once. Measures the growth of memory after the connections of a warm-up.
     Idle { connections: u32, warm_up: u32, protocol: Protocol },
-    /// curl: one upload of this many bytes. Measures the server's peak memory.
+    /// curl, which makes one upload of this many bytes. Measures the server's peak memory.
     Upload { bytes: u64 },
     /// Clients that read a long answer slowly. Measures the server's peak memory.
     SlowReaders { connections: u32 },
@@ -59,15 +59,17 @@ pub(super) enum Entrant {
     FloorEpollOnce,
     Highwire(Engine),
     HighwireTls(Engine),
-    /// Serves the same files as nginx.
+    /// Serves the same files as `NginxFiles`.
     HighwireFiles(Engine),
-    /// From Debian, with a configuration from bench/peers.
+    /// h2o from Debian, with a configuration from bench/peers.
     H2o,
     H2oTls,
+    /// nginx from Debian, with a configuration from bench/peers.
     NginxTls,
     NginxFiles,
-    /// From bench/peers.
+    /// A program from bench/peers.
     Ntex,
+    /// A program from bench/peers.
     Axum,
 }
 
@@ -95,8 +97,9 @@ const H2: &[Entrant] = &[H2o, Highwire(Uring), Highwire(Readiness)];
 const H2_TLS: &[Entrant] = &[H2oTls, HighwireTls(Uring), HighwireTls(Readiness)];
 const NGINX_TLS: &[Entrant] = &[NginxTls, HighwireTls(Uring), HighwireTls(Readiness)];
 
-/// Returns a scenario with 64 connections. With pipelining they keep server and generator busy. Without it, each side
-/// often waits for the other, and figures vary threefold between rounds; that takes 512 connections.
+/// Returns a scenario with 64 connections, which keep server and generator busy if `depth` is large. With a `depth` of
+/// 1, each side often waits for the other, and figures vary threefold between rounds. The scenarios `light512` avoid
+/// that with 512 connections.
 const fn pipelined(name: &'static str, depth: u32, headers: bool) -> Scenario {
     let what = if headers {
         "64 connections, N requests in flight on each (N is in the name), with three additional headers"
@@ -390,11 +393,11 @@ impl Server {
     }
 }
 
-/// The CPU of measured servers. The generator has another one.
+/// The CPU of measured servers. The generator uses the last CPU.
 const SERVER_CPU: Option<&str> = Some("0");
 
 impl Entrant {
-    /// Returns the peer that must be built or installed for it.
+    /// Returns the peer that `prepare` must build or install for this server, if any.
     pub(super) fn peer(&self) -> Option<&'static str> {
         match self {
             Ntex => Some("ntex"),
@@ -468,8 +471,9 @@ pub(super) enum Rivals<'n> {
 /// The program that the tables measure.
 const OURS: &str = "target/release/highwire";
 
-/// Returns the servers of a scenario in order. With peers: the first, the first again, the others, the peers. With
-/// another build: for each of our servers, that build, that build again, ours.
+/// Returns the servers of a scenario in order. With peers, these are the first server, the first server again, the
+/// other servers, and the peers. With another build, these are, for each of our servers, that build, that build again,
+/// and ours.
 pub(super) fn servers(entrants: &[Entrant], rivals: &Rivals<'_>) -> Vec<Server> {
     let mut servers: Vec<Server> = entrants.iter().map(|entrant| entrant.server()).collect();
     let peers = match rivals {
@@ -486,7 +490,7 @@ pub(super) fn servers(entrants: &[Entrant], rivals: &Rivals<'_>) -> Vec<Server> 
     servers
 }
 
-/// Returns a server of another build of ours, the same again, and ours.
+/// Returns `ours` with the program at `file`, the same a second time, and `ours`.
 fn in_turn(ours: Server, file: &str) -> [Server; 3] {
     let other = |name: String| {
         let mut command = ours.command.clone();

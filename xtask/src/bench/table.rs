@@ -7,7 +7,7 @@ use super::memory::PEAK;
 use super::sample::{CPU, MEMORY, Sample};
 use super::tls::{CPU_CONNECTION, CPU_GIGABYTE};
 
-/// The samples of one server in all rounds, or the reason why there are none.
+/// The samples of one server in all rounds, and the reason why there are no more if a round failed.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) name: String,
@@ -15,10 +15,11 @@ pub(super) struct Row {
     pub(super) failure: Option<String>,
 }
 
-/// The figures by which servers are compared with the first one. The first of these names that exists is used.
+/// The figures by which servers are compared with the first one. A table uses the first of them that its samples have.
 const JUDGED: &[&str] = &[CPU, CPU_CONNECTION, PEAK, CPU_GIGABYTE, MEMORY];
 
-/// Returns a table with a line per server and each figure as its median, smallest and largest value.
+/// Returns a table with a line per server and each figure as its median, smallest and largest value. If there are no
+/// samples, returns a line per server with the reason.
 pub(super) fn render(rows: &[Row]) -> String {
     let Some(sample) = rows.iter().find_map(|row| row.samples.first()) else {
         return rows.iter().fold(String::new(), |mut text, row| {
@@ -122,9 +123,9 @@ pub(super) fn grouped(whole: &str) -> String {
     grouped
 }
 
-/// Replaces the measured sections of a page, keeps the others, and appends sections that are new.
+/// Replaces the opening and the measured sections of a page, keeps the other sections, and appends new sections.
 ///
-/// A section begins with `## name` and ends at the next one.
+/// A section begins with `## name` and ends where the next section begins.
 pub(super) fn merge(page: &str, opening: &str, sections: &[(String, String)]) -> String {
     let mut old: Vec<(String, String)> = Vec::new();
     for line in page.lines() {

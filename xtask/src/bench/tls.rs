@@ -1,19 +1,19 @@
-//! Command lines of TLS clients and parsers of their output: handshakes by openssl, downloads by curl.
+//! Command lines of TLS clients, and parsers of their output: openssl for handshakes, curl for downloads.
 
 use super::sample::{Figure, Sample, field};
 use crate::{Error, Result};
 
-/// The size of a download. The path of its scenarios contains it, and nginx serves a file of this size.
+/// The size of a download in bytes. The path of the scenarios contains it, and nginx serves a file of this size.
 pub(super) const DOWNLOAD_BYTES: u64 = 1_000_000_000;
 
-/// The name of the downloaded file in a server's folder `www`: the same as Highwire's route.
+/// The name of the downloaded file in a server's folder `www`, and of Highwire's route.
 pub(super) const DOWNLOAD_FILE: &str = "stream";
 
 pub(super) const CPU_CONNECTION: &str = "CPU µs/connection";
 pub(super) const CPU_GIGABYTE: &str = "CPU s/GB";
 
 /// Returns a command line for one client that opens a connection for each request, with TLS 1.3 and X25519, as fast as
-/// it can. openssl takes only whole seconds.
+/// it can. `seconds` is rounded up, because openssl accepts only whole seconds.
 pub(super) fn handshakes_line(port: u16, path: &str, resumed: bool, seconds: f64) -> String {
     let kind = if resumed { "-reuse" } else { "-new" };
     let seconds = seconds.ceil().max(1.0);
@@ -65,7 +65,7 @@ pub(super) fn read_download(said: &str, cpu_seconds: f64, version: &str) -> Resu
         sample.errors.push(format!("only {bytes} bytes arrived"));
     }
     if let Some(other) = field(said, "version:").filter(|&spoken| spoken != version) {
-        sample.errors.push(format!("by HTTP/{other}"));
+        sample.errors.push(format!("curl used HTTP/{other}"));
     }
     Ok(sample)
 }
@@ -103,7 +103,7 @@ mod tests {
         let said = |bytes: u64, version: &str| format!("bytes:{bytes}\nversion:{version}\nrate:500000000\n");
         let figures = [("MB/s", 500.0), (CPU_GIGABYTE, 1.5)];
         check(read_download(&said(DOWNLOAD_BYTES, "2"), 1.5, "2"), &figures, &[]);
-        check(read_download(&said(DOWNLOAD_BYTES, "1.1"), 1.5, "2"), &figures, &["by HTTP/1.1"]);
+        check(read_download(&said(DOWNLOAD_BYTES, "1.1"), 1.5, "2"), &figures, &["curl used HTTP/1.1"]);
         let half = [("MB/s", 500.0), (CPU_GIGABYTE, 3.0)];
         check(read_download(&said(DOWNLOAD_BYTES / 2, "2"), 1.5, "2"), &half, &["only 500000000 bytes arrived"]);
         assert!(read_download("", 1.5, "2").is_err());

@@ -6,13 +6,14 @@ use super::Finding;
 use super::source::{Source, is_word, words};
 use super::tree::Tree;
 
-/// The only places where `unsafe` is allowed: for system calls, vector instructions and foreign callers.
+/// The starts of the paths in which `unsafe` is allowed, for system calls, vector instructions and foreign callers.
 const UNSAFE_PLACES: &[&str] = &["io/", "proto/src/scan/", "proto/src/ws/mask", "bindings/"];
 
-/// The fuzz targets, which use a macro of libFuzzer and are never shipped.
+/// The folder of the fuzz targets, which use a macro of libFuzzer and are never shipped. Their `unsafe` is not checked.
 const NOT_SHIPPED: &str = "fuzz/";
 
-/// Our crates, and the other crates of ours that each may depend on. Crates that are not listed may depend on all.
+/// Crates of this project, each with the crates of this project on which it may depend. A crate that is not listed may
+/// depend on any.
 const LAYERS: &[(&str, &[&str])] = &[
     ("proto", &["testkit"]),
     ("io", &[]),
@@ -20,10 +21,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("highwire", &["proto", "io", "engine", "testkit"]),
 ];
 
-/// Folders whose values all belong to one thread.
+/// Folders of code whose values each belong to one thread. This code must not use `Arc`.
 const OF_ONE_THREAD: &[&str] = &["engine/src/connection/", "engine/src/exchange/"];
 
-/// All code that every request passes. It must take no lock, but may share values that each worker got at its start.
+/// Code that requests pass through. It must not use locks. Outside of [`OF_ONE_THREAD`] it may use `Arc`, for values
+/// that each worker gets when it starts.
 const WITHOUT_LOCKS: &[&str] = &[
     "engine/src/connection/",
     "engine/src/exchange/",
@@ -37,10 +39,11 @@ const WITHOUT_LOCKS: &[&str] = &[
     "highwire/src/router/",
 ];
 
-/// The most lines of code in a file, without its tests.
+/// The largest permitted number of lines of code in a file. Unit tests, comments and empty lines do not count.
 const LINES_OF_CODE_MAX: usize = 500;
 
-/// The most lines of code between a SAFETY comment and its `unsafe`, for a statement of several lines.
+/// The largest permitted number of lines of code between a SAFETY comment and its `unsafe`, which may be in the middle
+/// of a statement.
 const LINES_BETWEEN_MAX: usize = 3;
 
 pub(super) fn unsafe_place(tree: &Tree) -> Vec<Finding> {
@@ -57,7 +60,7 @@ pub(super) fn unsafe_reason(tree: &Tree) -> Vec<Finding> {
         |path| !path.starts_with(NOT_SHIPPED),
         |_, source| {
             let trait_impls = source.trait_impls();
-            // The trait's documentation states the contract of the method.
+            // An `unsafe fn` in an implementation of a trait needs no reason, because the trait documents the contract.
             let inherits = |at: usize| trait_impls.iter().any(|range| range.contains(&at));
             source
                 .words("unsafe")
@@ -70,8 +73,8 @@ pub(super) fn unsafe_reason(tree: &Tree) -> Vec<Finding> {
     )
 }
 
-/// Returns the kind of code after `unsafe` if it needs a SAFETY comment. A type (`unsafe fn(…)`) and an attribute need
-/// none.
+/// Returns the kind of code after `unsafe`, or `None` if it needs no SAFETY comment. For example, a type
+/// (`unsafe fn(…)`) and an attribute need none.
 fn needs_reason(after: &str) -> Option<&'static str> {
     let after = after.trim_start();
     let mut rest = after;
@@ -93,8 +96,8 @@ fn needs_reason(after: &str) -> Option<&'static str> {
         .map(|(_, what)| *what)
 }
 
-/// Returns true if the SAFETY comment is on the line, or above it before comments, attributes and the start of the
-/// statement.
+/// Returns true if there is a SAFETY comment on the line or above it. Only comments, attributes and up to
+/// [`LINES_BETWEEN_MAX`] lines of code may be between the two.
 fn has_reason(source: &Source, line: usize) -> bool {
     let raw: Vec<&str> = source.raw.lines().collect();
     let argued = |text: &str| text.contains("SAFETY") || text.contains("# Safety");
@@ -205,7 +208,7 @@ pub(super) fn no_arc(tree: &Tree) -> Vec<Finding> {
     sharing(tree, OF_ONE_THREAD, &["Arc"])
 }
 
-/// Finds uses of these types and calls of their functions. An import alone is allowed.
+/// Finds uses of these types with parameters, and of their functions, outside of tests. An import alone is allowed.
 fn sharing(tree: &Tree, folders: &[&str], types: &[&str]) -> Vec<Finding> {
     each(
         tree,
@@ -218,7 +221,7 @@ fn sharing(tree: &Tree, folders: &[&str], types: &[&str]) -> Vec<Finding> {
                     let after = &source.code[at + name.len()..];
                     !tree.is_test(path, at) && (after.starts_with('<') || after.starts_with("::"))
                 })
-                .map(|(at, name)| (source.line_of(at), format!("`{name}` in code that belongs to one thread")))
+                .map(|(at, name)| (source.line_of(at), format!("`{name}` is not allowed here")))
                 .collect()
         },
     )

@@ -6,14 +6,14 @@ use super::Finding;
 use super::source::{close_of, is_word};
 use super::tree::Tree;
 
-/// The page that lists every limit with its reason.
+/// The page that lists the limits with their reasons.
 const LIMITS: &str = "docs/limits.md";
 
-/// Names that say nothing about a file's content.
+/// Names that do not describe the content of a file or folder.
 const DRAWERS: &[&str] =
     &["common", "helper", "helpers", "legacy", "misc", "miscellaneous", "util", "utilities", "utils"];
 
-/// The endings of names of structs whose fields are limits.
+/// The endings of the names of structs whose `pub` fields are limits.
 const LIMIT_STRUCTS: &[&str] = &["Limits", "Timeouts"];
 
 pub(super) fn drawer(tree: &Tree) -> Vec<Finding> {
@@ -22,11 +22,12 @@ pub(super) fn drawer(tree: &Tree) -> Vec<Finding> {
     tree.paths
         .iter()
         .filter(|path| DRAWERS.contains(&stem(path).as_str()))
-        .map(|path| Finding::new(path, 1, "has a name without a meaning"))
+        .map(|path| Finding::new(path, 1, "has a name that does not describe its content"))
         .collect()
 }
 
-/// Checks both directions: every limit in the code is on the page, and every name in the page's tables is in the code.
+/// Checks that the page names each of [`defined_limits`], and that each name in the first column of the page's tables
+/// is a word in the code.
 pub(super) fn limits(tree: &Tree) -> Vec<Finding> {
     let defined = defined_limits(tree);
     let Some(page) = tree.texts.get(LIMITS) else {
@@ -57,7 +58,8 @@ fn last_name(path: &str) -> &str {
     path.rsplit(['.', ':']).next().unwrap_or(path)
 }
 
-/// Returns the file, line and name of every limit that the code defines.
+/// Returns the file, line and name of the limits in the libraries, outside of tests: the `pub` fields of structs with a
+/// name as in [`LIMIT_STRUCTS`], and the `pub const`s of `proto/src/limits.rs`.
 fn defined_limits(tree: &Tree) -> Vec<(String, usize, String)> {
     let mut found = Vec::new();
     let libraries = ["proto/src/", "io/src/", "engine/src/", "highwire/src/"];
@@ -128,7 +130,7 @@ pub(super) fn links(tree: &Tree) -> Vec<Finding> {
         for (line, target) in link_targets(text) {
             let file = target.split(['#', '?']).next().unwrap_or_default();
             let elsewhere = target.contains("://") || target.starts_with("mailto:");
-            // rustdoc includes such a page, and checks its Rust paths.
+            // A target with `::` is a Rust path, in a page that rustdoc includes. rustdoc checks such links.
             if elsewhere || file.is_empty() || file.contains("::") {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: checks the project's invariants that a program can check.
+//! `cargo xtask tidy`: checks rules of the project that a program can check.
 //!
 //! A check is a row of `CHECKS`: its name, its reason, and a function that returns its findings in the project's files.
 //! Exceptions are data with a reason (`exceptions`). An exception that is not needed is a violation, too.
@@ -17,15 +17,15 @@ use crate::args::Args;
 use crate::{Error, Result};
 
 pub(crate) const HELP: &str = "\
-Checks the project's rules: where unsafe and locks may appear, which crates may depend on which, how files begin, how
-long they may be, their names, and whether documents and code agree.
+Checks rules of the project, such as where `unsafe` and locks may appear, which crates may depend on which, how files
+begin and are named, how long they may be, and whether documents and code agree.
 
 Usage: cargo xtask tidy [--list]
 
 Options:
   --list   show the checks and their exceptions, and check nothing
 
-Prints each violation as `file:line: violation, reason` and exits with 1 if there is one.
+Prints each violation as `file:line: violation, reason` and exits with 1 if there are any.
 Exceptions are in xtask/src/tidy/exceptions.rs, each with its reason.
 ";
 
@@ -46,24 +46,24 @@ const CHECKS: &[Check] = &[
     Check { name: "layers", why: "a crate may use only the crates below it", run: checks::layers },
     Check { name: "proto-alone", why: "proto does no I/O, reads no clock, starts no thread", run: checks::proto_alone },
     Check { name: "no-lock", why: "a connection belongs to one thread and never waits", run: checks::no_lock },
-    Check { name: "no-arc", why: "a request must not count atomic references", run: checks::no_arc },
+    Check { name: "no-arc", why: "requests must not pay for atomic reference counts", run: checks::no_arc },
     Check { name: "opening", why: "a file must begin with its purpose", run: checks::opening },
     Check { name: "length", why: "a file of more than 500 lines of code usually holds two ideas", run: checks::length },
     Check { name: "drawer", why: "a vague name attracts unrelated code", run: documents::drawer },
     Check { name: "unfinished", why: "unfinished code and skipped tests are not allowed", run: checks::unfinished },
     Check {
         name: "sleeping-test",
-        why: "a test that sleeps is slow, and fails on a slow machine",
+        why: "a test that sleeps is slow, and may fail on a slow machine",
         run: checks::sleeping_test,
     },
     Check {
         name: "limits",
-        why: "every limit is documented with its reason, and every documented limit exists",
+        why: "limits must be documented with their reasons, and documented limits must exist",
         run: documents::limits,
     },
     Check { name: "format", why: "whitespace must not cause diffs", run: documents::format },
     Check { name: "links", why: "links must lead to existing files", run: documents::links },
-    Check { name: "map", why: "every folder of the root is described", run: documents::map },
+    Check { name: "map", why: "ARCHITECTURE.md must mention every folder of the root", run: documents::map },
 ];
 
 /// A finding of a check, before exceptions apply.
@@ -117,7 +117,7 @@ fn violations(tree: &Tree, checks: &[Check], exceptions: &[Exception]) -> Vec<St
         }
     }
     for (exception, _) in exceptions.iter().zip(used).filter(|(_, used)| !used) {
-        let what = format!("the exception of {} from `{}` is not needed", exception.path, exception.check);
+        let what = format!("{} needs no exception to the check `{}`", exception.path, exception.check);
         found.push((
             Finding::new("xtask/src/tidy/exceptions.rs", 1, what),
             "readers must be able to trust the list of exceptions",

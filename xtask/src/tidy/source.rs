@@ -1,7 +1,7 @@
 //! A Rust file as the checks need it: its code without comments and literals, and the ranges under a `cfg`.
 //!
-//! This is not a parser. It recognizes comments, literals, attributes and brackets. It replaces each byte of comments
-//! and literals by a space, so that offsets are the same in `raw` and in `code`.
+//! This is not a parser. It recognizes comments, literals, attributes and brackets. It replaces comments and the
+//! contents of literals by as many spaces as they have bytes, so that offsets are the same in `raw` and in `code`.
 
 /// A Rust file.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Source {
     }
 }
 
-/// Returns true if a letter can be part of a name.
+/// Returns true if a character can be part of a name.
 pub(super) fn is_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
@@ -89,7 +89,7 @@ pub(super) fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = us
         .filter(move |&at| !text[..at].ends_with(is_word) && !text[at + word.len()..].starts_with(is_word))
 }
 
-/// Returns the offset after the bracket that closes the one at `open`, or the end of the text if it is not closed.
+/// Returns the offset after the bracket that closes the bracket at `open`, or the end of the text if there is none.
 pub(super) fn close_of(code: &str, open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, letter) in code[open..].char_indices() {
@@ -107,14 +107,15 @@ pub(super) fn close_of(code: &str, open: usize) -> usize {
     code.len()
 }
 
-/// Returns the end of the item, statement, field or arm that begins at `from`, including further attributes before it.
+/// Returns the end of the item, statement, field or arm that begins at `from`, perhaps with further attributes.
 fn item_end(code: &str, from: usize) -> usize {
     let mut at = from + (code[from..].len() - code[from..].trim_start().len());
     while code[at..].starts_with("#[") {
         at = close_of(code, at + 1);
         at += code[at..].len() - code[at..].trim_start().len();
     }
-    // These end with a semicolon even if they contain braces. Other items end with their closing brace.
+    // An item that begins with one of these words ends with a semicolon, even if it contains braces. Other items end
+    // with a semicolon, a comma or their closing brace.
     let head =
         code[at..].trim_start_matches("pub ").trim_start_matches("pub(crate) ").trim_start_matches("pub(super) ");
     let by_semicolon =
@@ -195,10 +196,11 @@ fn block_comment(rest: &str) -> usize {
     rest.len()
 }
 
-/// Returns the lengths of the opening and of the whole of the string literal at the start: raw or not, of text, bytes
-/// or C text.
+/// Returns two lengths of the string literal at the start, or `None` if there is none: that of its prefix and opening
+/// quote, and that of the whole. Byte strings, C strings and raw strings are literals, too.
 ///
-/// In a raw string the closing quote and hashes count as content, except the last hash, which becomes the quote.
+/// At the end of a raw string with hashes, [`blank`] replaces the quote and hashes by spaces, and the last hash by a
+/// quote.
 fn string_literal(rest: &str, after_word: bool) -> Option<(usize, usize)> {
     let prefix = if after_word {
         ""

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// The extensions of files that are checked. Corpora and recordings are data, which may have any format.
 const TEXT: &[&str] = &["rs", "md", "toml", "c", "h", "py", "sh", "rb", "java", "cs", "yml"];
 
-/// The files that git tracks or would track, by their path from the root, with `/` as separator.
+/// The project's files that .gitignore does not exclude, by their path from the root, with `/` as separator.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     /// The texts of all checked files.
@@ -24,7 +24,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Reads the project without the files that .gitignore names. It works in a copy without git, too.
+    /// Reads the project without the files that the root's .gitignore excludes. This also works in a copy without git.
     pub(super) fn read(root: &Path) -> Result<Self> {
         let patterns = std::fs::read_to_string(root.join(".gitignore")).unwrap_or_default();
         let ignored = Ignored::new(&patterns);
@@ -39,7 +39,7 @@ impl Tree {
                 if name == ".git" || ignored.holds(&path) {
                     continue;
                 }
-                // Symbolic links count as files: they are not followed.
+                // A symbolic link counts as a file, so the walk does not enter a folder through a link.
                 if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     folders.push(path);
                 } else {
@@ -76,8 +76,8 @@ impl Tree {
         tree
     }
 
-    /// Returns the ranges of every file that are compiled only under a `cfg` for whose text `wanted` returns true. The
-    /// condition of a module's declaration also applies to the module's own file and to the modules below it.
+    /// Returns, for every file, the ranges that are compiled only under a `cfg` for whose text `wanted` returns true.
+    /// The condition of a module's declaration also applies to the module's own file and to the modules below it.
     pub(super) fn under_cfg(&self, wanted: impl Fn(&str) -> bool) -> BTreeMap<String, Vec<Range<usize>>> {
         let mut ranges: BTreeMap<String, Vec<Range<usize>>> =
             self.sources.iter().map(|(path, source)| (path.clone(), source.under_cfg(&wanted))).collect();
@@ -180,7 +180,7 @@ mod tests {
             ("a/src/suite/deep.rs", "c()", true),
             ("a/tests/d.rs", "d()", true),
         ] {
-            let offset = tree.texts[path].find(word).expect("the sample holds it");
+            let offset = tree.texts[path].find(word).expect("the sample contains the word");
             assert_eq!(tree.is_test(path, offset), expected, "{path}: {word}");
         }
     }

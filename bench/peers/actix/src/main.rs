@@ -1,4 +1,4 @@
-//! actix-web as a peer: `peer-actix PORT`, with one worker and actix's accept thread.
+//! The peer `peer-actix PORT`: actix-web with one worker and its accept thread.
 
 use std::{collections::BTreeMap, env, io, net::Ipv4Addr, time::Duration};
 
@@ -25,7 +25,7 @@ async fn main() -> io::Result<()> {
     .workers(1)
     .backlog(4096)
     .tcp_nodelay(true)
-    // The same as nginx. The default of 5 s would close connections that an open-loop run seldom uses.
+    // nginx's default, too. actix-web's default of 5 s would close connections that an open-loop run seldom uses.
     .keep_alive(Duration::from_secs(75))
     // Lets SIGTERM end the process at once, without waiting for the generator's connections.
     .disable_signals()

@@ -1,4 +1,4 @@
-//! axum as a peer: `peer-axum PORT`, with one thread.
+//! The peer `peer-axum PORT`: axum on one thread.
 
 use std::{collections::BTreeMap, env, io, net::Ipv4Addr};
 
@@ -32,7 +32,7 @@ async fn serve(port: u16) -> io::Result<()> {
     socket.set_reuseaddr(true)?;
     socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
     let listener = socket.listen(4096)?.tap_io(|stream| {
-        // Fails only if the client has already closed the connection.
+        // Usually fails only if the client has already closed the connection.
         let _ = stream.set_nodelay(true);
     });
     let app = Router::new()

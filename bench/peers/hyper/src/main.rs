@@ -1,5 +1,5 @@
-//! hyper as a peer: `peer-hyper PORT`, HTTP/1.1 and HTTP/2 (with prior knowledge) on one thread. It answers pipelined
-//! requests in one write.
+//! The peer `peer-hyper PORT`: hyper on one thread, with HTTP/1.1 and HTTP/2 (with prior knowledge). It collects the
+//! answers to pipelined requests, to send them in one write.
 
 use std::{convert::Infallible, env, io, net::Ipv4Addr};
 
@@ -39,7 +39,7 @@ async fn serve(port: u16) -> io::Result<()> {
             let mut builder = auto::Builder::new(TokioExecutor::new());
             builder.http1().pipeline_flush(true);
             let connection = builder.serve_connection(TokioIo::new(stream), service_fn(answer));
-            // Errors occur when the load generator stops in the middle of a request.
+            // Ignores errors, which occur if the load generator stops in the middle of a request.
             let _ = connection.await;
         });
     }

@@ -1,4 +1,4 @@
-//! may_minihttp as a peer: `peer-may PORT`, with one coroutine worker.
+//! The peer `peer-may PORT`: may_minihttp with one coroutine worker.
 
 use std::{env, io, os::fd::BorrowedFd};
 
@@ -29,7 +29,7 @@ impl HttpServiceFactory for Factory {
     fn new_service(&self, id: usize) -> Hello {
         // SAFETY: `id` is the descriptor of a connection that may_minihttp keeps open during this call.
         let stream = unsafe { BorrowedFd::borrow_raw(id as i32) };
-        // Fails only if the client has already closed the connection.
+        // Usually fails only if the client has already closed the connection.
         let _ = SockRef::from(&stream).set_tcp_nodelay(true);
         Hello
     }

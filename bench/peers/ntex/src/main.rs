@@ -1,4 +1,4 @@
-//! ntex as a peer: `peer-ntex PORT`, with one worker on ntex's own io_uring runtime, which always sets TCP_NODELAY.
+//! The peer `peer-ntex PORT`: ntex with one worker on ntex's own io_uring runtime, which always sets TCP_NODELAY.
 
 use std::{collections::BTreeMap, env, io};
 
@@ -27,7 +27,7 @@ async fn main() -> io::Result<()> {
     })
     .workers(1)
     .backlog(4096)
-    // The same as nginx. The default of 5 s would close connections that an open-loop run seldom uses.
+    // nginx's default, too. ntex's default of 5 s would close connections that an open-loop run seldom uses.
     .config(SharedCfg::new("peer").add(HttpServiceConfig::new().set_keepalive(Seconds(75))))
     // Lets SIGTERM end the process at once, without waiting for the generator's connections.
     .disable_signals()

@@ -1,4 +1,4 @@
-//! How much memory and how many descriptors this process may use.
+//! The memory and descriptors that this process may use.
 
 use crate::sys::unix::memory::{address_space, machine};
 pub(crate) use crate::sys::unix::memory::{descriptors, raise_descriptors};
@@ -8,11 +8,11 @@ pub(crate) fn limits() -> [Option<usize>; 3] {
     [address_space(), None, machine()]
 }
 
-/// Does nothing, because only Linux waits when its table of descriptors grows.
+/// Does nothing, because delays by a growing descriptor table are known on Linux only.
 pub(crate) fn reserve_descriptors(_: usize) {}
 
-/// Does nothing, because only glibc has several heaps.
+/// Does nothing, because the number of heaps is a setting of glibc.
 pub(crate) fn share_heap() {}
 
-/// Does nothing, because only glibc keeps freed memory in this way.
+/// Does nothing, because `malloc_trim` is a function of glibc.
 pub(crate) fn trim() {}

@@ -1,4 +1,4 @@
-//! Stream sockets.
+//! Stream sockets on macOS and FreeBSD.
 
 use crate::Peer;
 use crate::file::File;
@@ -12,11 +12,11 @@ use std::time::Duration;
 /// Accepts one connection. Returns it with the peer's address.
 ///
 /// # Errors
-/// Returns the system's error. If the peer has already reset the connection, so that its address is unknown, closes the
-/// connection and returns [`io::ErrorKind::ConnectionAborted`].
+/// Returns the system's error. If the peer's address is unknown, for example because the peer has already reset the
+/// connection, closes the connection and returns [`io::ErrorKind::ConnectionAborted`].
 pub(crate) fn accept(acceptor: &Acceptor) -> io::Result<(Stream, Peer)> {
     let (socket, address) = SockRef::from(acceptor).accept()?;
-    // An inherited listener may lack what its connections inherit.
+    // Connections inherit this option from their listener, but an inherited listener may not have it.
     #[cfg(target_vendor = "apple")]
     socket.set_nosigpipe(true)?;
     socket.set_nonblocking(true)?;
@@ -26,13 +26,13 @@ pub(crate) fn accept(acceptor: &Acceptor) -> io::Result<(Stream, Peer)> {
     }
 }
 
-/// Receives into `buffer` without waiting. Returns the number of bytes, 0 at the peer's end.
+/// Receives into `buffer` without waiting. Returns the number of bytes, or 0 if the peer has ended its direction.
 pub(crate) fn receive(stream: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
     (&*SockRef::from(stream)).read(buffer)
 }
 
-/// Sends as much of `bytes` as the kernel takes, without waiting and without SIGPIPE. These systems cannot hold bytes
-/// back for the ones that follow.
+/// Sends as much of `bytes` as the kernel takes, without waiting and without SIGPIPE. Ignores `more`, because these
+/// systems have no MSG_MORE.
 pub(crate) fn send(stream: &Stream, bytes: &[u8], _more: bool) -> io::Result<usize> {
     // macOS has the socket option SO_NOSIGPIPE instead of the flag.
     #[cfg(target_vendor = "apple")]

@@ -1,4 +1,4 @@
-//! A descriptor that one thread makes readable for another: a pipe.
+//! A pipe that one thread makes readable for another.
 
 use crate::sys::Waitable;
 pub(crate) use crate::sys::unix::watch::Watch;
@@ -19,7 +19,7 @@ impl Bell {
         Ok(Bell { sender, receiver })
     }
 
-    /// Returns true: the bell is readable afterwards.
+    /// Makes the descriptor readable and returns true. If the pipe is full, the descriptor is readable already.
     pub(crate) fn ring(&self) -> bool {
         ring(self.sender.as_raw_fd());
         true

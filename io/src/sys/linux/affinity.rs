@@ -1,4 +1,4 @@
-//! CPU affinity: sched_setaffinity(2).
+//! CPU affinity, by sched_getaffinity(2) and sched_setaffinity(2).
 
 use std::io;
 
@@ -15,7 +15,7 @@ pub(crate) fn cpus() -> Vec<usize> {
 
 pub(crate) fn pin(cpu: usize) -> io::Result<()> {
     if cpu >= libc::CPU_SETSIZE as usize {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no CPU {cpu}")));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("the CPU number {cpu} is too large")));
     }
     // SAFETY: an all-zero cpu_set_t is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };

@@ -1,8 +1,8 @@
 //! One descriptor for a foreign loop, which becomes readable when a turn has something to do.
 //!
-//! It is an epoll instance that contains the driver's own descriptor (an eventfd of the ring, or the readiness driver's
-//! epoll), the notifier and a timer. The ring signals an eventfd, because the descriptor of a ring that defers its work
-//! does not wake an outer epoll.
+//! It is an epoll instance that contains the driver's own descriptor, the notifier and a timer. The driver's own
+//! descriptor is an eventfd that the ring signals, or the readiness driver's epoll. The eventfd is needed because the
+//! descriptor of a ring that defers its work does not wake an outer epoll.
 
 use crate::Instant;
 use crate::sys::Waitable;
@@ -10,7 +10,7 @@ use crate::wake::Notifier;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// The epoll instance and its timer.
+/// The epoll instance and the timer in it.
 #[derive(Debug)]
 pub(crate) struct Nest {
     epoll: OwnedFd,
@@ -43,7 +43,7 @@ impl Nest {
         Ok(Nest { epoll, timer })
     }
 
-    /// Creates the descriptor of a readiness driver.
+    /// Creates the descriptor for the foreign loop of a readiness driver.
     pub(crate) fn around(poll: &mio::Poll, notifier: &Notifier) -> io::Result<Nest> {
         Nest::new(poll.as_raw_fd(), notifier)
     }

@@ -14,7 +14,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens a folder. The object refers to this folder even if the path leads elsewhere later.
+    /// Opens a folder. The returned [`Folder`] refers to this folder even if the path leads elsewhere later.
     ///
     /// # Errors
     /// Returns the system's error.
@@ -29,11 +29,13 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Lists the items of a folder beneath this one whose names satisfy `is_wanted`, at most `most` of them. Leaves out
-    /// special files, links that lead out of the folder, and items that this process may not open. Waits for the disk.
+    /// Lists the items of this folder or of one beneath it whose names satisfy `is_wanted`, at most `most` of them.
+    /// Leaves out items whose properties cannot be read, special files, links that lead out of this folder, and items
+    /// that this process may not open. May wait for the disk.
     ///
     /// # Errors
-    /// As [`open`](Files::open); [`io::ErrorKind::NotADirectory`] if it is not a folder.
+    /// Returns the same errors as [`open`](Files::open), and [`io::ErrorKind::NotADirectory`] if `path` does not name a
+    /// folder.
     pub fn list(&self, path: &[u8], most: usize, is_wanted: impl Fn(&[u8]) -> bool) -> io::Result<Listing> {
         let descriptor = self.resolve_patiently(path, READING)?;
         let number = descriptor.as_raw_fd();
@@ -50,7 +52,8 @@ impl Folder {
             if !is_wanted(name.to_bytes()) {
                 continue;
             }
-            // Leaves out items that are gone by now, lead out of the folder or may not be opened.
+            // Any error leaves the item out, for example because it is gone by now, leads out of the folder or may not
+            // be opened.
             let Ok(metadata) = self.metadata_of(number, path, &name) else { continue };
             if listing.items.len() == most {
                 listing.more = true;
@@ -61,8 +64,8 @@ impl Folder {
         Ok(listing)
     }
 
-    /// Returns the metadata of an item of an open folder; for a link, of its target. Fails if this process may not open
-    /// it.
+    /// Returns the metadata of an item of an open folder; for a link, of the link's target. Fails if this process may
+    /// not open the item.
     fn metadata_of(&self, folder: RawFd, path: &[u8], name: &CStr) -> io::Result<Metadata> {
         // SAFETY: an all-zero stat is valid, and the pointers are to it and to a string that ends in NUL.
         let stat = unsafe {
@@ -85,7 +88,7 @@ impl Folder {
         }
     }
 
-    /// Opens a path beneath the folder, with these open flags and resolve flags.
+    /// Opens a path beneath the folder, with these open flags and additional resolve flags.
     fn resolve(&self, path: &CStr, flags: libc::c_int, resolve: u64) -> io::Result<OwnedFd> {
         // SAFETY: an all-zero open_how is valid.
         let mut how: libc::open_how = unsafe { std::mem::zeroed() };
@@ -97,7 +100,7 @@ impl Folder {
         let descriptor =
             unsafe { libc::syscall(libc::SYS_openat2, folder, path.as_ptr(), &raw const how, size_of_val(&how)) };
         owned(descriptor as RawFd).map_err(|error| match error.raw_os_error() {
-            // The path would leave the folder, or its links are magic or too many.
+            // The path would leave the folder, contains a magic link, or has too many links.
             Some(libc::EXDEV | libc::ELOOP) => io::ErrorKind::PermissionDenied.into(),
             // The path names a socket, or a device that does not exist.
             Some(libc::ENXIO | libc::ENODEV) => io::ErrorKind::InvalidInput.into(),
@@ -109,8 +112,8 @@ impl Folder {
         let path = name(path)?;
         for _ in 1..RESOLVE_TRIES {
             match self.resolve(&path, flags, 0) {
-                // Another process renamed something while the kernel resolved a `..`, so the kernel cannot be sure
-                // where that leads. It returns EAGAIN.
+                // The kernel returns EAGAIN if another process renames something while the kernel resolves a `..`,
+                // because it then cannot be sure where the `..` leads.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 resolved => return resolved,
             }
@@ -121,10 +124,11 @@ impl Folder {
     }
 }
 
-/// The flags for opening files. Opening a pipe or a device must not wait; its metadata refuse it afterwards.
+/// The flags for opening files. Opening a pipe or a device must not wait; `metadata_from` refuses it afterwards.
 const READING: libc::c_int = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
 
-/// Attempts to resolve a path while other processes rename files. Each attempt fails only by chance.
+/// The most attempts to resolve a path while other processes rename files. An attempt fails only if a rename coincides
+/// with it.
 const RESOLVE_TRIES: u32 = 64;
 
 impl Files for Folder {
@@ -138,8 +142,8 @@ impl Files for Folder {
         match self.resolve(&name(path)?, READING, libc::RESOLVE_CACHED) {
             Ok(descriptor) => Open::of(descriptor).map(Some),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            // Before Linux 5.12 the kernel does not have RESOLVE_CACHED. If the path itself is invalid, `open` finds
-            // out.
+            // The kernel may be older than Linux 5.12 and lack RESOLVE_CACHED. If the path itself is invalid, `open`
+            // returns the error.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(None),
             Err(error) => Err(error),
         }
@@ -150,7 +154,7 @@ impl Files for Folder {
 struct Stream(*mut libc::DIR);
 
 impl Stream {
-    /// Returns the next item's name, without `.` and `..`.
+    /// Returns the name of the next item, or `None` at the end. Skips `.` and `..`.
     fn next(&self) -> io::Result<Option<CString>> {
         loop {
             // SAFETY: errno belongs to this thread. The stream is open, and only this thread uses it, because it is not
@@ -254,7 +258,7 @@ fn owned(descriptor: RawFd) -> io::Result<OwnedFd> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and has no other owner.
+    // SAFETY: every caller passes a descriptor that a system call has just created, so it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
@@ -284,7 +288,7 @@ fn metadata_from(stat: &libc::stat) -> io::Result<Metadata> {
     })
 }
 
-/// Converts a time of the system. Times before 1970 become 1970.
+/// Converts a time of the system. A time before 1970 becomes one in the first second of 1970.
 fn moment(seconds: i64, nanoseconds: i64) -> SystemTime {
     let seconds = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
     UNIX_EPOCH + seconds + Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0))
@@ -307,7 +311,7 @@ mod tests {
         let (path, folder) = folder("lease");
         let file = std::fs::File::options().write(true).open(path.join("a")).expect("a file");
         // SAFETY: the calls take only numbers. SIGIO is ignored, because the kernel sends it to the lease's owner and
-        // it would end the process.
+        // the signal would end the process.
         let has_lease = unsafe {
             libc::signal(libc::SIGIO, libc::SIG_IGN);
             libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) == 0
@@ -325,8 +329,8 @@ mod tests {
     fn what_the_kernel_knows_is_opened_at_once() {
         let (path, folder) = folder("now");
         let names = |path: &[u8]| folder.open_now(path).map(|file| file.map(|file| file.metadata().length));
-        folder.open(b"a").expect("a file, which the kernel knows from now on");
-        // A file system may still need the disk.
+        folder.open(b"a").expect("a file, which the kernel has in its cache from now on");
+        // Some file systems may need the disk even now.
         assert!(matches!(names(b"a"), Ok(Some(10) | None)));
         assert!(names(b"../secret").is_err() || matches!(names(b"../secret"), Ok(None)));
         assert!(matches!(names(b"nothing"), Ok(None)) || names(b"nothing").is_err());

@@ -1,4 +1,4 @@
-//! How much memory and how many descriptors this process may use: rlimits, cgroups, glibc's heaps.
+//! The memory and descriptors that this process may use (rlimits, cgroups), and glibc's heaps.
 
 use super::wake::Bell;
 use crate::sys::unix::memory::{address_space, machine};
@@ -11,7 +11,8 @@ pub(crate) fn limits() -> [Option<usize>; 3] {
     [address_space(), cgroup(), machine()]
 }
 
-/// Makes room for `wanted` descriptors in the process's table.
+/// Makes room for `wanted` descriptors in the process's table: duplicates a descriptor to the last of these numbers and
+/// closes the copy.
 pub(crate) fn reserve_descriptors(wanted: usize) {
     let Ok(last) = libc::c_int::try_from(wanted.saturating_sub(1)) else { return };
     let Ok(bell) = Bell::new() else { return };
@@ -30,12 +31,12 @@ static SHARED: AtomicBool = AtomicBool::new(false);
 
 /// Makes all threads share one heap if the address space is limited, because glibc reserves 64 MiB of it for each
 /// thread's own heap. Otherwise allows as many heaps as there are processors, so that threads that allocate at the same
-/// time do not wait for each other.
+/// time seldom wait for each other. Also limits how much freed memory glibc keeps.
 pub(crate) fn share_heap() {
     #[cfg(target_env = "gnu")]
     {
-        /// The freed bytes that glibc keeps at the end of a heap until [`trim`] returns them. If it kept fewer, a
-        /// program that soon needs the memory again would make the system take and give pages all the time.
+        /// The most freed bytes that glibc keeps at the end of a heap. If it kept fewer, a program that soon needs the
+        /// memory again would often return pages to the system and get new ones.
         const KEPT_BYTES: libc::c_int = 1024 * 1024;
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let heaps = if address_space().is_some() { 1 } else { processors };
@@ -43,8 +44,8 @@ pub(crate) fn share_heap() {
         // SAFETY: mallopt takes two numbers and may be called at any time.
         unsafe {
             libc::mallopt(libc::M_ARENA_MAX, heaps.try_into().unwrap_or(libc::c_int::MAX));
-            // With a fixed threshold, freed blocks of at least this size go back to the system. By default glibc raises
-            // the threshold and keeps ever larger blocks.
+            // With a fixed threshold, freed blocks of at least this size go back to the system. By default, glibc
+            // raises the threshold when such a block is freed, and then keeps larger blocks.
             libc::mallopt(libc::M_MMAP_THRESHOLD, 128 * 1024);
             libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);
         }
@@ -52,7 +53,7 @@ pub(crate) fn share_heap() {
 }
 
 /// Returns freed memory to the system if [`share_heap`] was called, so that a heap which belongs to a host program is
-/// left alone. Threads that allocate wait meanwhile, some milliseconds per hundred megabytes.
+/// left alone. Threads that allocate may wait meanwhile, some milliseconds per hundred megabytes.
 pub(crate) fn trim() {
     #[cfg(target_env = "gnu")]
     if SHARED.load(Ordering::Relaxed) {
@@ -61,7 +62,8 @@ pub(crate) fn trim() {
     }
 }
 
-/// Returns the smallest memory limit of the process's cgroup and its ancestors, in version 1 and version 2.
+/// Returns the smallest memory limit of the process's cgroups and their ancestors (cgroup versions 1 and 2), or `None`
+/// if no limit is found.
 fn cgroup() -> Option<usize> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<usize>().ok();

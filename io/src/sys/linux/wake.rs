@@ -1,4 +1,4 @@
-//! A descriptor that one thread makes readable for another: eventfd(2).
+//! A descriptor (eventfd(2)) that one thread makes readable for another.
 
 use crate::sys::Waitable;
 pub(crate) use crate::sys::unix::watch::Watch;
@@ -16,11 +16,11 @@ impl Bell {
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is fresh and has no other owner.
+        // SAFETY: the call above has just created the descriptor, so it has no other owner.
         Ok(Bell(unsafe { OwnedFd::from_raw_fd(descriptor) }))
     }
 
-    /// Returns true: the bell is readable afterwards.
+    /// Makes the descriptor readable and returns true. If the counter is full, the descriptor is readable already.
     pub(crate) fn ring(&self) -> bool {
         ring(self.0.as_raw_fd());
         true

@@ -1,4 +1,4 @@
-//! CPU affinity, which is unavailable outside of Linux.
+//! Substitutes for CPU affinity, which Highwire supports on Linux only.
 
 use std::io;
 

@@ -1,8 +1,7 @@
-//! Folders and files through the crate cap-std, which resolves a path component by component and does not leave the
-//! folder.
+//! Folders and files through the crate cap-std, which does not let a path leave the folder.
 //!
-//! Only Linux reports what is in its caches. Here nothing is opened or read without a possible wait, so the caller must
-//! use a thread that may wait.
+//! Only Linux reports whether a path or bytes are in its caches. Therefore `open_now` and `read_now` always return
+//! `None` here, and the caller must open and read on a thread that may wait.
 
 #![cfg_attr(target_os = "linux", expect(unreachable_pub, reason = "Linux compiles this for its tests only"))]
 
@@ -20,7 +19,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens a folder. The object refers to this folder even if the path leads elsewhere later.
+    /// Opens a folder. The returned [`Folder`] refers to this folder even if the path leads elsewhere later.
     ///
     /// # Errors
     /// Returns the system's error.
@@ -28,11 +27,12 @@ impl Folder {
         Ok(Folder { dir: Dir::open_ambient_dir(path, ambient_authority())? })
     }
 
-    /// Lists the items of a folder beneath this one whose names satisfy `is_wanted`, at most `most` of them. Leaves out
-    /// special files, links that lead out of the folder, and items that this process may not open. Waits for the disk.
+    /// Lists the items of this folder or of one beneath it whose names satisfy `is_wanted`, at most `most` of them.
+    /// Leaves out items that cannot be opened, such as special files, links that lead out of this folder, and items for
+    /// which this process lacks permission. May wait for the disk.
     ///
     /// # Errors
-    /// As [`open`](Files::open); [`io::ErrorKind::NotADirectory`] if it is a file.
+    /// Returns the same errors as [`open`](Files::open), and [`io::ErrorKind::NotADirectory`] if `path` names a file.
     pub fn list(&self, path: &[u8], most: usize, is_wanted: impl Fn(&[u8]) -> bool) -> io::Result<Listing> {
         if !self.open(path)?.metadata.is_folder {
             return Err(io::ErrorKind::NotADirectory.into());
@@ -70,13 +70,13 @@ fn system_path(path: &[u8]) -> io::Result<&Path> {
     }
     let text = std::str::from_utf8(path).map_err(|_| invalid("the path is not UTF-8"))?;
     if cfg!(windows) && !text.split('/').all(is_windows_name) {
-        return Err(invalid("the path contains a name that stands for another one on Windows"));
+        return Err(invalid("the path contains a name that Windows may take for another name"));
     }
     Ok(Path::new(if text.is_empty() { "." } else { text }))
 }
 
-/// Returns true if a name is not another spelling of some other name: no drive, stream or second separator, no short name such as
-/// `GIT~1`, no dot or space at the end, which Windows drops.
+/// Returns false for names that Windows may take for another name: names with a drive, a stream or a backslash, short
+/// names such as `GIT~1`, and names that end in a dot or a space, which Windows drops. `.` and `..` are allowed.
 fn is_windows_name(name: &str) -> bool {
     let short = |(at, _): (usize, &str)| name[at + 1..].starts_with(|next: char| next.is_ascii_digit());
     let is_dots = matches!(name, "." | "..");
@@ -103,8 +103,8 @@ impl Files for Folder {
     }
 }
 
-/// Makes opening return immediately if a pipe has replaced the file since its metadata was read. It would wait for a
-/// writer.
+/// Makes opening return immediately if a pipe has replaced the file since the metadata was read. Otherwise opening the
+/// pipe would wait for a writer.
 #[cfg(unix)]
 fn do_not_wait(options: &mut OpenOptions) {
     use cap_std::fs::OpenOptionsExt;
@@ -206,8 +206,8 @@ fn identity(of: &cap_std::fs::Metadata, _: std::time::SystemTime) -> (std::time:
     (since(of.ctime(), of.ctime_nsec()), of.ino())
 }
 
-/// Returns the time of modification and the creation time, because Windows needs another call for the real values. The
-/// creation time distinguishes a file from one that replaces it.
+/// Returns the time of the last modification and the creation time instead, because Windows needs another call for the
+/// real values. The creation time usually distinguishes a file from one that replaces it.
 #[cfg(windows)]
 fn identity(of: &cap_std::fs::Metadata, modified: std::time::SystemTime) -> (std::time::SystemTime, u64) {
     use cap_std::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! Replacements for the modules that use system calls of Linux.
+//! Substitutes for the modules that use system calls of Linux.
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) mod affinity;

@@ -1,4 +1,4 @@
-//! The io_uring driver, which is unavailable outside of Linux.
+//! A substitute for the io_uring driver, which is unavailable outside of Linux.
 
 use crate::sys::Waitable;
 use crate::wake::Notifier;
@@ -6,7 +6,7 @@ use crate::{Driver, Instant, Listener, ListenerId, Queue, Sink, Socket, SocketId
 use std::convert::Infallible;
 use std::io;
 
-/// The io_uring driver, which only Linux has: [`new`](Self::new) fails.
+/// The io_uring driver, which only Linux has. Here, [`new`](Self::new) always fails.
 #[derive(Debug)]
 pub struct Uring(Infallible);
 

@@ -1,4 +1,4 @@
-//! Listening sockets as descriptors: options, unix sockets, inherited descriptors.
+//! Listening sockets as descriptors, with their options; unix sockets and inherited descriptors.
 
 use crate::sys::Waitable;
 use crate::{Address, Options};
@@ -38,7 +38,7 @@ pub(crate) fn reuse_address(socket: &Socket) -> io::Result<()> {
     socket.set_reuse_address(true)
 }
 
-/// Binds a unix socket and listens. Replaces a socket file that an ended process has left.
+/// Binds a unix socket and listens. Replaces a socket file on which no process listens.
 pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Acceptor> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     let address = SockAddr::unix(path)?;
@@ -54,7 +54,7 @@ pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Acceptor> 
     Ok(socket.into())
 }
 
-/// Returns true if the path is a socket file that an ended process has left: connecting to it is refused.
+/// Returns true if the path is a socket file to which connecting is refused, because no process listens on it.
 fn is_abandoned(path: &Path, address: &SockAddr) -> bool {
     use std::os::unix::fs::FileTypeExt;
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());

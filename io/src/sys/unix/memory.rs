@@ -8,7 +8,7 @@ type Resource = libc::c_int;
 
 /// Returns the soft limit of a resource, if there is one.
 fn limit_of(resource: Resource) -> Option<usize> {
-    // SAFETY: an all-zero rlimit is valid, and the pointer describes it.
+    // SAFETY: an all-zero rlimit is valid, and the pointer is to it.
     let limit = unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         if libc::getrlimit(resource, &mut limit) != 0 {
@@ -19,7 +19,7 @@ fn limit_of(resource: Resource) -> Option<usize> {
     (limit != libc::RLIM_INFINITY).then(|| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// Returns the bytes of address space that this process may use, if they are limited.
+/// Returns the number of bytes of address space that this process may use, if it is limited.
 pub(crate) fn address_space() -> Option<usize> {
     limit_of(libc::RLIMIT_AS)
 }
@@ -32,9 +32,10 @@ pub(crate) fn descriptors() -> Option<usize> {
 /// The number of descriptors that macOS always allows.
 const OPEN_MAX: usize = 10_240;
 
-/// Raises the soft limit of descriptors to the hard one, but at most to `most`. Ignores a refusal of the system.
+/// Raises the soft limit of descriptors to the hard one, but at most to `most`. If the system refuses that, tries
+/// [`OPEN_MAX`]; if it refuses both, changes nothing.
 pub(crate) fn raise_descriptors(most: usize) {
-    // SAFETY: an all-zero rlimit is valid, and the pointer describes it.
+    // SAFETY: an all-zero rlimit is valid, and the pointers are to it.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
@@ -51,7 +52,7 @@ pub(crate) fn raise_descriptors(most: usize) {
     }
 }
 
-/// Returns the bytes of memory that the machine has.
+/// Returns the number of bytes of memory that the machine has, if the system reports it.
 pub(crate) fn machine() -> Option<usize> {
     // SAFETY: sysconf takes no pointers.
     let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT.
+//! Counts SIGTERM and SIGINT.
 
 use crate::sys::wake::ring;
 use crate::wake::Notifier;
@@ -33,7 +33,7 @@ pub(crate) fn install(notifier: Notifier) -> io::Result<()> {
             return Err(io::Error::last_os_error());
         }
     }
-    // SAFETY: SIG_IGN installs no handler.
+    // SAFETY: SIG_IGN installs no function as a handler.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     Ok(())
 }

@@ -13,10 +13,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// A connected socket, or one that is being connected. It does not block.
 pub(crate) type Stream = OwnedFd;
 
-/// True if a socket stays registered for its events after each of them.
+/// True, because a registered socket reports further events without another registration.
 pub(crate) const KEEPS_EVENTS: bool = true;
 
-/// Does nothing: all options are set before the socket connects.
+/// Does nothing, because all options are set before the socket connects.
 pub(crate) fn has_connected(_: &Stream) {}
 
 pub(crate) fn waitable(stream: &OwnedFd) -> Waitable {
@@ -70,7 +70,8 @@ pub(crate) fn connect(address: &Address) -> io::Result<(Stream, Peer)> {
     };
     socket.set_nonblocking(true)?;
     match socket.connect(&address) {
-        // Linux says so of a unix socket; for the caller it would mean that the attempt is in progress.
+        // Linux returns this error if the queue of a unix socket's listener is full. The caller would take it for an
+        // attempt in progress.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             Err(io::Error::new(io::ErrorKind::ConnectionRefused, "the listener's queue is full"))
         }
@@ -79,13 +80,14 @@ pub(crate) fn connect(address: &Address) -> io::Result<(Stream, Peer)> {
     }
 }
 
-/// Returns true if a send may be tried again: the socket takes no more now, a signal interrupted the call, or the
-/// kernel lacks memory at the moment.
+/// Returns true if a failed send may be tried again, because the socket takes no more now, a signal interrupted the
+/// call, or the kernel lacks memory at the moment.
 pub(crate) fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM))
 }
 
-/// Returns true if a failed accept is not the listener's fault: there was no connection, or it has broken already.
+/// Returns true if a failed accept is not the listener's fault, for example because there was no connection or it has
+/// broken already.
 pub(crate) fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted)
         || matches!(

@@ -1,4 +1,4 @@
-//! Listening sockets of mio.
+//! Listening sockets of mio's type.
 
 use crate::sys::Waitable;
 use crate::{Address, Options};
@@ -10,7 +10,7 @@ use std::path::Path;
 /// A listening socket. It does not block.
 pub(crate) type Acceptor = mio::net::TcpListener;
 
-/// False: Windows gives all connections to one of the sockets on a port, usually the first.
+/// False, because Windows gives all connections to one of the sockets on a port, usually the first.
 pub(crate) const SHARES_PORTS: bool = false;
 
 pub(crate) fn acceptor(socket: Socket) -> Acceptor {

@@ -1,4 +1,4 @@
-//! The machine's memory. Windows does not limit the number of sockets of a process.
+//! The machine's memory. Windows has no descriptor limit that a process could read or raise.
 
 use windows_sys::Win32::System::SystemInformation::{GlobalMemoryStatusEx, MEMORYSTATUSEX};
 

@@ -1,4 +1,4 @@
-//! Windows: sockets through mio. There is no io_uring, and no unix sockets or inherited listeners.
+//! Windows: sockets through mio. io_uring, unix sockets and inherited listeners are unavailable.
 
 pub(crate) mod listen;
 pub(crate) mod memory;

@@ -1,4 +1,4 @@
-//! Waiting for one or two sockets: WSAPoll.
+//! Waits for one or two sockets with WSAPoll.
 
 use crate::sys::Waitable;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn readable(socket: Waitable) -> WSAPOLLFD {
 }
 
 /// Waits until a socket is readable, at most `patience`; without a limit if that is `None`. Returns true if it is
-/// readable.
+/// readable or has failed.
 pub(crate) fn wait_readable(socket: Waitable, patience: Option<Duration>) -> bool {
     poll(&mut [readable(socket)], patience)
 }
@@ -27,7 +27,7 @@ pub(crate) fn wait_readable_or(socket: Waitable, other: Waitable, patience: Opti
     poll(&mut [readable(socket), readable(other)], patience)
 }
 
-/// Waits until a socket is writable, at most `patience`. Returns true if it is writable.
+/// Waits until a socket is writable, at most `patience`. Returns true if it is writable or has failed.
 pub(crate) fn wait_writable(socket: Waitable, patience: Duration) -> bool {
     poll(&mut [WSAPOLLFD { fd: socket as SOCKET, events: POLLWRNORM, revents: 0 }], Some(patience))
 }

@@ -1,4 +1,4 @@
-//! Ctrl-C and the closing of the console.
+//! Counts console events, such as Ctrl-C and the closing of the console.
 
 use crate::wake::Notifier;
 use std::io;
@@ -9,16 +9,17 @@ use windows_sys::Win32::System::Console::{CTRL_BREAK_EVENT, CTRL_C_EVENT, SetCon
 static COUNT: AtomicU32 = AtomicU32::new(0);
 static NOTIFIER: OnceLock<Notifier> = OnceLock::new();
 
-/// Counts an event and notifies. Windows calls this on a new thread.
+/// Counts an event and notifies the notifier. Windows calls this on a new thread.
 ///
 /// # Safety
-/// Every call is sound. The function is unsafe only because its type must be.
+/// Every call is sound. The function is unsafe only because the type of handlers requires it.
 unsafe extern "system" fn on_event(event: u32) -> i32 {
     COUNT.fetch_add(1, Ordering::Release);
     if let Some(notifier) = NOTIFIER.get() {
         notifier.notify();
     }
-    // The others close the console, log off or shut down: the process ends when this returns, or after some seconds.
+    // The other events announce that the console closes, the user logs off or the system shuts down. The process ends
+    // when this function returns, or after some seconds, so do not return.
     while event != CTRL_C_EVENT && event != CTRL_BREAK_EVENT {
         std::thread::park();
     }

@@ -1,4 +1,5 @@
-//! Stream sockets of mio, which watches a socket again after one of its calls would have blocked.
+//! Stream sockets of mio's type. On Windows, mio reports a further event of a socket only after a call on the socket
+//! would have blocked.
 
 use crate::file::File;
 use crate::socket::peer;
@@ -16,10 +17,11 @@ use windows_sys::Win32::Networking::WinSock::WSAENOBUFS;
 /// A connected socket, or one that is being connected. It does not block.
 pub(crate) type Stream = mio::net::TcpStream;
 
-/// False: mio reports a socket again only after one of its calls would have blocked, or after it was registered anew.
+/// False, because mio reports a further event of a socket only after a call on the socket would have blocked, or after
+/// the socket was registered again.
 pub(crate) const KEEPS_EVENTS: bool = false;
 
-/// Sets what mio wants to be set on connected sockets only.
+/// Sets TCP_NODELAY, which mio allows only on connected sockets.
 pub(crate) fn has_connected(stream: &Stream) {
     let _ = stream.set_nodelay(true);
 }
@@ -80,8 +82,7 @@ pub(crate) fn receive(stream: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
     (&*stream).read(buffer)
 }
 
-/// Sends as much of `bytes` as the system takes, without waiting. Windows cannot hold bytes back for the ones that
-/// follow.
+/// Sends as much of `bytes` as the system takes, without waiting. Ignores `more`, because Windows has no MSG_MORE.
 pub(crate) fn send(stream: &Stream, bytes: &[u8], _more: bool) -> io::Result<usize> {
     (&*stream).write(bytes)
 }
@@ -104,13 +105,15 @@ pub(crate) fn set_listener_options(_: &Socket, _: Option<Duration>, _: Option<u3
     Ok(())
 }
 
-/// Returns true if a send may be tried again: the socket takes no more now, or the system lacks memory at the moment.
+/// Returns true if a failed send may be tried again, because the socket takes no more now, the call was interrupted, or
+/// the system lacks memory at the moment.
 pub(crate) fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
         || error.raw_os_error() == Some(WSAENOBUFS)
 }
 
-/// Returns true if a failed accept is not the listener's fault: there was no connection, or it has broken already.
+/// Returns true if a failed accept is not the listener's fault, for example because there was no connection or it has
+/// broken already.
 pub(crate) fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -19,7 +19,8 @@ impl Bell {
         Ok(Bell(socket))
     }
 
-    /// Returns true if the socket is readable afterwards. It is if its buffer is full.
+    /// Makes the socket readable. Returns true if it is readable afterwards, which is also the case if its buffer is
+    /// full.
     pub(crate) fn ring(&self) -> bool {
         self.0.send(&[1]).map_or_else(|error| error.kind() == std::io::ErrorKind::WouldBlock, |_| true)
     }
