@@ -83,7 +83,7 @@ impl Rendered {
 pub enum Content {
     /// Bytes.
     Bytes(Bytes),
-    /// Parts that are produced, or read, while the peer takes earlier parts.
+    /// Parts that are made, or read from a file, while earlier parts are being sent.
     Stream(Box<Streamed>),
     /// No body, because another protocol takes over.
     Switch(Box<Switch>),

@@ -114,7 +114,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Sends a message. Waits while 64 KiB ([`body::CHANNEL_BYTES`](crate::body::CHANNEL_BYTES)) or more are queued.
+    /// Sends a message. Waits while 64 KiB ([`body::CHANNEL_BYTES`]) or more are queued.
     ///
     /// # Errors
     /// Returns an error if the peer is gone.

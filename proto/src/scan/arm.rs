@@ -1,4 +1,5 @@
-//! The scanner for aarch64: 16 bytes at a time with NEON, which every aarch64 has. It works like the AVX2 scanner.
+//! The scanner for aarch64: 16 bytes at a time with NEON, which every aarch64 has. It looks up classes as `x86.rs` describes, but
+//! leaves the bytes after the last whole block to the scalar scanner (`Swar`), and keeps no masks.
 
 use super::{Plain, Scanner, naive, swar::Swar};
 use core::arch::aarch64::*;
