@@ -89,7 +89,7 @@ struct Player {
     /// server closes it.
     goes: bool,
     shut: bool,
-    /// The first violation of a protocol by the server.
+    /// A violation of a protocol by the server: the first one, unless the connection later ended without close_notify.
     problem: Option<String>,
     ended: bool,
     /// True if the network broke the link.

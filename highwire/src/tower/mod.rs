@@ -25,8 +25,9 @@
 //! ```
 //!
 //! Because services require `Send` bodies, a service reads a request's body through a bounded channel, and the caller
-//! of an app as a service reads the response's body through one. The channel holds one part of a request's body, or
-//! [`CROSSING_BYTES`] of a response's body, which the last part in the channel may exceed.
+//! of an app as a service reads the response's body through one. The channel of a request's body holds one part. The
+//! channel of a response's body takes parts until it holds at least [`CROSSING_BYTES`], so the last part may take it above
+//! that number.
 
 mod app;
 mod handler;

@@ -9,8 +9,8 @@
 //! | `file` | `linux` (openat2) | `portable` (cap-std) | `portable` |
 //! | `affinity`, `embed`, `uring` | `linux` (the ring: `crate::uring`) | `portable`: unavailable | `portable`: unavailable |
 //!
-//! Only the code for Linux is tested. The code for the other systems is type-checked by `cargo xtask portability` and
-//! has never run.
+//! On Linux, the tests run the code for Linux and `portable::file`. The rest of the code for the other systems is only
+//! type-checked, by `cargo xtask portability`, and has never run.
 
 #[cfg(all(unix, not(target_os = "linux")))]
 mod bsd;

@@ -155,7 +155,8 @@ pub struct Connection {
     pub(super) fragments: Vec<u8>,
     pub(super) bounds: Bounds,
     pub(super) peer_goes: Option<Away>,
-    /// True if streams of ours may be left that the peer will not process and that must be reset.
+    /// True after a server's GOAWAY, until every stream of ours that it leaves unprocessed has been removed and reported
+    /// as refused.
     pub(super) unserved: bool,
     /// True if the peer has acknowledged our settings. Until then it may use the initial values of RFC 9113 section
     /// 6.5.2.

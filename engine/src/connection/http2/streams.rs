@@ -62,7 +62,7 @@ pub(in crate::connection) struct Active {
     /// response body that only this stream holds.
     pub(in crate::connection) lent: usize,
     pub(in crate::connection) intake: Intake,
-    /// The value of [`Http2::arrived`] when the current period of the body's rate began.
+    /// The value of [`Http2::arrived`] when the current period began in which the rate of the request's body is measured.
     pub(in crate::connection) arrived_before: u64,
     /// The number of bytes of the answer sent since the write deadline last started, and the value of [`Http2::sent`]
     /// at that time.

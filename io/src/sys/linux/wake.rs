@@ -42,7 +42,7 @@ impl Bell {
     }
 }
 
-/// Rings the bell of a descriptor. A signal handler may call this.
+/// Makes the descriptor of a [`Bell`] readable. A signal handler may call this.
 pub(crate) fn ring(descriptor: Waitable) {
     let one = 1u64.to_ne_bytes();
     // SAFETY: write is async-signal-safe, and the pointer and length describe the array. If the counter is full, the
