@@ -330,7 +330,10 @@ fn mistakes_in_building_are_told_when_it_is_finished() {
         (App::new().get("/{", || ""), "a parameter is a whole segment"),
         (App::new().get("/a", || "").get("/a", || ""), "registered twice"),
         (App::new().configure(|config| config.workers = 100_000), "100000 workers are too many: the most is 1024"),
-        (App::new().configure(|config| config.server_name = Some("a\r\nb".into())), "name has a byte"),
+        (
+            App::new().configure(|config| config.server_name = Some("a\r\nb".into())),
+            "must contain only printable ASCII characters",
+        ),
     ] {
         let error = app.server().expect_err(text).to_string();
         assert!(error.contains(text), "{error}");

@@ -395,7 +395,7 @@ fn proxies_are_believed_where_they_are_known() {
     }
     assert!(wary.get("/address").send().text().starts_with("10.0.0."));
     let error = TrustedProxies::new(["10.0.0.0/8", "ten"]).expect_err("no network");
-    assert_eq!(error.to_string(), "`ten` is not a network: write 192.0.2.0/24, 2001:db8::/32 or an address");
+    assert_eq!(error.to_string(), "`ten` is not a network; examples are 192.0.2.0/24, 2001:db8::/32 and 192.0.2.1");
 }
 
 #[test]
