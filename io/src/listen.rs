@@ -2,7 +2,7 @@
 
 use crate::sys::Waitable;
 use crate::sys::listen::{self as system, Acceptor};
-use crate::sys::socket::set_listener_options;
+use crate::sys::socket::{defer_accept, limit_unsent_bytes};
 use socket2::{Domain, Protocol, SockAddr, Type};
 use std::fmt;
 use std::io;
@@ -109,6 +109,20 @@ pub struct Options {
     /// The time for which the kernel waits for a connection's first bytes before it reports the connection
     /// (TCP_DEFER_ACCEPT, set on Linux only).
     pub defer_accept: Option<Duration>,
+}
+
+impl Options {
+    /// Sets the options of a TCP connection. A listener's connections inherit them from its socket.
+    pub(crate) fn set_on(&self, socket: &socket2::Socket) -> io::Result<()> {
+        socket.set_tcp_nodelay(self.no_delay)?;
+        if let Some(after) = self.keep_alive {
+            socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(after))?;
+        }
+        match self.unsent_bytes {
+            Some(bytes) => limit_unsent_bytes(socket, bytes),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Default for Options {
@@ -235,11 +249,10 @@ fn bind_tcp(address: SocketAddr, options: &Options) -> io::Result<Listener> {
         socket.set_only_v6(options.only_v6)?;
     }
     // Accepted connections inherit these options, which saves system calls per connection.
-    socket.set_tcp_nodelay(options.no_delay)?;
-    if let Some(after) = options.keep_alive {
-        socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(after))?;
+    options.set_on(&socket)?;
+    if let Some(after) = options.defer_accept {
+        defer_accept(&socket, after)?;
     }
-    set_listener_options(&socket, options.defer_accept, options.unsent_bytes)?;
     socket.bind(&SockAddr::from(address))?;
     socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
     socket.set_nonblocking(true)?;

@@ -175,11 +175,12 @@ pub(crate) fn peer_of(stream: &Stream) -> Option<Peer> {
     SockRef::from(stream).peer_addr().ok().as_ref().and_then(peer)
 }
 
-/// Returns true if a socket's connection attempt has succeeded, and false if it is in progress.
+/// Returns true if a connection attempt of a socket has succeeded, and false if it is in progress. Sets the options that
+/// the system allows only on a connected socket.
 ///
 /// # Errors
 /// Returns the error with which the attempt has failed.
-pub(crate) fn is_connected(stream: &Stream, peer: Peer) -> io::Result<bool> {
+pub(crate) fn finish_connect(stream: &Stream, peer: Peer) -> io::Result<bool> {
     match SockRef::from(stream).take_error()? {
         Some(error) => Err(error),
         // A unix socket connects during the call of `connect` or not at all.

@@ -42,6 +42,10 @@ fn token(id: SocketId) -> Token {
     Token((id.generation as usize) << 32 | id.index as usize)
 }
 
+fn attempt_token(attempt: SocketId) -> Token {
+    Token(ATTEMPT | token(attempt).0)
+}
+
 fn id(token: Token) -> SocketId {
     SocketId { index: token.0 as u32, generation: (token.0 >> 32) as u32 }
 }
@@ -173,8 +177,7 @@ impl Readiness {
         self.connecting.check(token)?;
         let attempt = self.connecting.insert(token, socket::connect(address)?)?;
         let Some((stream, _)) = self.connecting.get(attempt) else { return Ok(()) };
-        let key = Token(ATTEMPT | self::token(attempt).0);
-        socket::register(self.poll.registry(), stream, key, BOTH).inspect_err(|_| {
+        socket::register(self.poll.registry(), stream, attempt_token(attempt), BOTH).inspect_err(|_| {
             self.connecting.remove(attempt);
         })
     }
@@ -189,11 +192,10 @@ impl Readiness {
     /// attempt is still in progress.
     fn attempted<S: Sink>(&mut self, attempt: SocketId, queue: &mut Queue, sink: &mut S) {
         let Some((stream, peer)) = self.connecting.get(attempt) else { return };
-        let connected = match socket::is_connected(stream, *peer) {
+        let connected = match socket::finish_connect(stream, *peer) {
             Ok(false) => {
                 if !socket::KEEPS_EVENTS {
-                    let key = Token(ATTEMPT | token(attempt).0);
-                    let _ = socket::reregister(self.poll.registry(), stream, key, BOTH);
+                    let _ = socket::reregister(self.poll.registry(), stream, attempt_token(attempt), BOTH);
                 }
                 return;
             }

@@ -113,7 +113,7 @@ impl Uring {
             return;
         }
         let polled = if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) };
-        let completion = match polled.and_then(|()| socket::is_connected(&descriptor, peer)) {
+        let completion = match polled.and_then(|()| socket::finish_connect(&descriptor, peer)) {
             Ok(true) => Completion::Connected { token, socket: self.insert(descriptor, peer) },
             Ok(false) => Completion::ConnectFailed { token, error: io::ErrorKind::NotConnected.into() },
             Err(error) => Completion::ConnectFailed { token, error },

@@ -74,9 +74,9 @@ pub enum Event<'b> {
     Data(StreamRef, &'b [u8]),
     /// The end of a body. If the flag is true, the lent `Head` holds its trailers.
     End(StreamRef, bool),
-    /// A stream ended early: the peer reset it, or made a mistake for which we reset it. After [`Code::Refused`] the
-    /// caller may send the request again, whatever its method, because the peer has not processed it (RFC 9113 section
-    /// 8.7). [`Code::NoError`] after the end of a response means that the server does not need the rest of the request;
+    /// A stream ended early: the peer reset it, or made a mistake for which we reset it. The
+    /// peer has not processed a request whose stream ends with [`Code::Refused`], so the caller may repeat it with any
+    /// method (RFC 9113 section 8.7). [`Code::NoError`] after the end of a response means that the server does not need the rest of the request;
     /// the response is valid (section 8.1).
     Reset(StreamRef, Code),
     /// The peer has widened this stream's window. The connection's window may still be closed.

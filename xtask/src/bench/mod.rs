@@ -121,7 +121,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
                 }
                 Some(file) => Rivals::Build(file),
             };
-            prepare(root, &chosen, &peers, &rivals)?;
+            prepare(root, &chosen, &rivals)?;
             let _cubic = Cubic::set();
             http(root, &plan(), &chosen, &rivals, output.as_deref().unwrap_or("bench/http.md"))
         }
@@ -130,7 +130,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
             if !names.is_empty() || !peers.is_empty() || output.is_some() || against.is_some() {
                 return Err(Error::Usage("`bench models` accepts --rounds and --seconds only".into()));
             }
-            prepare(root, &[], &[], &Rivals::Peers(&[]))?;
+            prepare(root, &[], &Rivals::Peers(&[]))?;
             let _cubic = Cubic::set();
             models::run(root, &plan())
         }
@@ -238,16 +238,17 @@ fn measure_all(root: &Path, servers: &[Server], path: &str, drive: Drive<'_>, ro
 }
 
 /// Installs and builds the programs that the run needs.
-fn prepare(root: &Path, scenarios: &[&Scenario], peers: &[String], rivals: &Rivals<'_>) -> Result<()> {
+fn prepare(root: &Path, scenarios: &[&Scenario], rivals: &Rivals<'_>) -> Result<()> {
     let needs = |tool: Tool| tool.ensure().map_err(Error::Failed);
     for tool in scenarios.iter().flat_map(|scenario| tools(scenario.load)) {
         needs(*tool)?;
     }
+    let of_scenarios = || scenarios.iter().flat_map(|scenario| scenario.entrants).filter_map(|entrant| entrant.peer());
     // The requested peers, and those that the scenarios always contain.
-    let with_peers = matches!(rivals, Rivals::Peers(_));
-    let entrants = scenarios.iter().filter(|_| with_peers).flat_map(|scenario| scenario.entrants);
-    let of_scenarios = entrants.filter_map(|entrant| entrant.peer());
-    let mut peers: Vec<&str> = peers.iter().map(String::as_str).chain(of_scenarios).collect();
+    let mut peers: Vec<&str> = match rivals {
+        Rivals::Peers(requested) => requested.iter().map(String::as_str).chain(of_scenarios()).collect(),
+        Rivals::Build(_) => Vec::new(),
+    };
     peers.sort_unstable();
     peers.dedup();
     if peers.contains(&"nginx") {

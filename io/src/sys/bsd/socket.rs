@@ -1,13 +1,12 @@
 //! Stream sockets on macOS and FreeBSD.
 
 use crate::Peer;
-use crate::file::File;
 use crate::socket::peer;
 use crate::sys::listen::Acceptor;
+pub(crate) use crate::sys::portable::socket::*;
 pub(crate) use crate::sys::unix::socket::*;
-use socket2::{SockRef, Socket};
+use socket2::SockRef;
 use std::io::{self, Read};
-use std::time::Duration;
 
 /// Accepts one connection. Returns it with the peer's address.
 ///
@@ -40,23 +39,4 @@ pub(crate) fn send(stream: &Stream, bytes: &[u8], _more: bool) -> io::Result<usi
     #[cfg(not(target_vendor = "apple"))]
     const FLAGS: libc::c_int = libc::MSG_NOSIGNAL;
     SockRef::from(stream).send_with_flags(bytes, FLAGS)
-}
-
-/// Returns [`io::ErrorKind::Unsupported`], so that the caller reads the file and sends its bytes. The `sendfile` of
-/// these systems has not been tried.
-pub(crate) fn send_file(_: &Stream, _: &dyn File, _: u64, _: usize) -> io::Result<usize> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-/// Returns `None`, because the bound on unsent bytes is set only on Linux.
-pub(crate) fn unsent_bytes(_: &Stream) -> Option<u32> {
-    None
-}
-
-/// Does nothing, because the bound on unsent bytes is set only on Linux.
-pub(crate) fn set_unsent_bytes(_: &Stream, _: u32) {}
-
-/// Does nothing, because these options are set only on Linux.
-pub(crate) fn set_listener_options(_: &Socket, _: Option<Duration>, _: Option<u32>) -> io::Result<()> {
-    Ok(())
 }

@@ -94,27 +94,20 @@ pub(crate) fn set_unsent_bytes(stream: &Stream, bytes: u32) {
     let _ = SockRef::from(stream).set_tcp_notsent_lowat(bytes);
 }
 
-/// Sets those of a listener's [`Options`](crate::Options) that Highwire supports on Linux only.
-pub(crate) fn set_listener_options(
-    socket: &Socket,
-    defer_accept: Option<Duration>,
-    unsent_bytes: Option<u32>,
-) -> io::Result<()> {
-    if let Some(after) = defer_accept {
-        let seconds = libc::c_int::try_from(after.as_secs().max(1)).unwrap_or(libc::c_int::MAX);
-        // SAFETY: the pointer and length describe the integer.
-        let done = unsafe {
-            let (value, length) = (std::ptr::from_ref(&seconds).cast(), size_of_val(&seconds) as libc::socklen_t);
-            libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, value, length)
-        };
-        if done != 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    match unsent_bytes {
-        Some(bytes) => socket.set_tcp_notsent_lowat(bytes.min(i32::MAX as u32)),
-        None => Ok(()),
-    }
+/// Sets [`Options::unsent_bytes`](crate::Options::unsent_bytes) of a TCP socket.
+pub(crate) fn limit_unsent_bytes(socket: &Socket, bytes: u32) -> io::Result<()> {
+    socket.set_tcp_notsent_lowat(bytes.min(i32::MAX as u32))
+}
+
+/// Sets [`Options::defer_accept`](crate::Options::defer_accept) of a TCP listener.
+pub(crate) fn defer_accept(socket: &Socket, after: Duration) -> io::Result<()> {
+    let seconds = libc::c_int::try_from(after.as_secs().max(1)).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the pointer and length describe the integer.
+    let done = unsafe {
+        let (value, length) = (std::ptr::from_ref(&seconds).cast(), size_of_val(&seconds) as libc::socklen_t);
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, value, length)
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Breaks a connection immediately. Resets a TCP connection, and shuts any other socket down.

@@ -6,4 +6,6 @@ pub(crate) mod affinity;
 pub(crate) mod embed;
 pub(crate) mod file;
 #[cfg(not(target_os = "linux"))]
+pub(crate) mod socket;
+#[cfg(not(target_os = "linux"))]
 pub(crate) mod uring;

@@ -2,7 +2,6 @@
 
 use crate::socket::peer;
 use crate::sys::Waitable;
-use crate::sys::socket::set_listener_options;
 use crate::{Address, Options, Peer};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
@@ -54,12 +53,7 @@ pub(crate) fn connect(address: &Address) -> io::Result<(Stream, Peer)> {
     let (socket, address) = match address {
         Address::Tcp(to) => {
             let socket = socket2::Socket::new(Domain::for_address(*to), Type::STREAM, Some(Protocol::TCP))?;
-            let options = Options::default();
-            socket.set_tcp_nodelay(options.no_delay)?;
-            if let Some(after) = options.keep_alive {
-                socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(after))?;
-            }
-            set_listener_options(&socket, None, options.unsent_bytes)?;
+            Options::default().set_on(&socket)?;
             (socket, SockAddr::from(*to))
         }
         Address::Unix(path) => (socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?, SockAddr::unix(path)?),

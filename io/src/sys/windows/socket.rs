@@ -1,17 +1,16 @@
 //! Stream sockets of mio's type. On Windows, mio reports a further event of a socket only after a call on the socket
 //! would have blocked.
 
-use crate::file::File;
 use crate::socket::peer;
 use crate::sys::Waitable;
 use crate::sys::listen::Acceptor;
+pub(crate) use crate::sys::portable::socket::*;
 use crate::{Address, Peer};
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
 use socket2::{SockAddr, Socket};
 use std::io::{self, Read, Write};
 use std::os::windows::io::AsRawSocket;
-use std::time::Duration;
 use windows_sys::Win32::Networking::WinSock::WSAENOBUFS;
 
 /// A connected socket, or one that is being connected. It does not block.
@@ -85,24 +84,6 @@ pub(crate) fn receive(stream: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
 /// Sends as much of `bytes` as the system takes, without waiting. Ignores `more`, because Windows has no MSG_MORE.
 pub(crate) fn send(stream: &Stream, bytes: &[u8], _more: bool) -> io::Result<usize> {
     (&*stream).write(bytes)
-}
-
-/// Returns [`io::ErrorKind::Unsupported`], so that the caller reads the file and sends its bytes.
-pub(crate) fn send_file(_: &Stream, _: &dyn File, _: u64, _: usize) -> io::Result<usize> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-/// Returns `None`, because Windows has no bound on unsent bytes.
-pub(crate) fn unsent_bytes(_: &Stream) -> Option<u32> {
-    None
-}
-
-/// Does nothing, because Windows has no bound on unsent bytes.
-pub(crate) fn set_unsent_bytes(_: &Stream, _: u32) {}
-
-/// Does nothing, because these options exist only on Linux.
-pub(crate) fn set_listener_options(_: &Socket, _: Option<Duration>, _: Option<u32>) -> io::Result<()> {
-    Ok(())
 }
 
 /// Returns true if a failed send may be tried again, because the socket takes no more now, the call was interrupted, or
