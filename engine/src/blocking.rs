@@ -214,7 +214,7 @@ impl<S: Service> Thread<S> {
         let _entered = self.worker.context.clone().enter();
         let mut buffer = vec![0; highwire_io::limit::RECEIVE_BYTES / 4];
         while !self.connection.is_gone() {
-            self.worker.turn = self.worker.turn.wrapping_add(1);
+            self.worker.begin_turn();
             self.worker.begin(self.clock.now());
             let unix = clock::unix_nanoseconds();
             self.worker.context.unix_offset.set(unix.saturating_sub(self.worker.now.nanoseconds));

@@ -12,6 +12,11 @@
 /// of a body in large parts. If a hundred connections use it up on two workers, a turn takes a few milliseconds.
 pub(crate) const WORK_A_TURN: u32 = 40_000;
 
+/// The reserve of a worker's turn, in nanoseconds, from which connections that have used up their allowance draw another
+/// one. Without it, a batch of 100 requests on a connection of HTTP/2 would need three turns and three sends, although no
+/// other connection waits. The reserve adds this time to a turn at most once, however many connections draw from it.
+pub(crate) const RESERVE_A_TURN: u32 = 4 * WORK_A_TURN;
+
 /// The price of finding a request's route, calling its handler and writing its response. The price of the request's
 /// head is added.
 const REQUEST: u32 = 700;
@@ -108,6 +113,15 @@ impl Work {
         self.allowance <= 0
     }
 
+    /// Pays the debt and another allowance of [`WORK_A_TURN`] from the turn's reserve, unless the reserve has less than
+    /// both. Returns the sum paid.
+    fn draw(&mut self, reserve: &mut u32) -> i32 {
+        let wanted = WORK_A_TURN.saturating_add(self.allowance.min(0).unsigned_abs());
+        let Some(left) = reserve.checked_sub(wanted) else { return 0 };
+        (*reserve, self.allowance) = (left, WORK_A_TURN as i32);
+        i32::try_from(wanted).unwrap_or(i32::MAX)
+    }
+
     /// Returns true if the connection has left work for a later turn.
     #[inline]
     pub(super) fn is_unfinished(&self) -> bool {
@@ -171,13 +185,16 @@ impl Timing {
     }
 
     /// Must be called before each event. Reads the stopwatch if that is due, and charges the measured time if it
-    /// exceeds the price of the events.
+    /// exceeds the price of the events. If the allowance is used up, draws on the turn's `reserve`.
     #[inline]
-    pub(super) fn event(&mut self, work: &mut Work, stopwatch: fn() -> u64) {
+    pub(super) fn event(&mut self, work: &mut Work, reserve: &mut u32, stopwatch: fn() -> u64) {
         if self.events == self.next {
             self.look(work, stopwatch());
         }
         self.events += 1;
+        if work.is_spent() {
+            self.allowance = self.allowance.saturating_add(work.draw(reserve));
+        }
     }
 
     /// Must be called after the last event. Charges the rest of the time of a large window.
@@ -210,7 +227,7 @@ mod tests {
         work.begin(1, 1000);
         let mut timing = Timing::new(0, &work, || NOW.get());
         loop {
-            timing.event(&mut work, || NOW.get());
+            timing.event(&mut work, &mut 0, || NOW.get());
             if work.is_spent() {
                 return events;
             }
@@ -235,12 +252,48 @@ mod tests {
             let mut work = Work::default();
             work.begin(1, 1000);
             let mut timing = Timing::new(bytes, &work, || NOW.get());
-            timing.event(&mut work, || NOW.get());
+            timing.event(&mut work, &mut 0, || NOW.get());
             work.spend(10);
             NOW.set(NOW.get() + 5000);
             timing.end(&mut work, || NOW.get());
             assert_eq!(work.allowance, left, "{bytes} bytes");
         }
+    }
+
+    #[test]
+    fn the_reserve_of_a_turn_pays_debts_and_further_allowances_while_it_lasts() {
+        let full = WORK_A_TURN as i32;
+        let mut reserve = 3 * WORK_A_TURN + 10;
+        for (owed, paid, left) in [
+            (10, full + 10, 2 * WORK_A_TURN),
+            (WORK_A_TURN + 1, 0, 2 * WORK_A_TURN),
+            (0, full, WORK_A_TURN),
+            (i32::MAX as u32, 0, WORK_A_TURN),
+            (0, full, 0),
+            (0, 0, 0),
+        ] {
+            let mut work = Work::default();
+            work.begin(1, WORK_A_TURN);
+            work.spend(WORK_A_TURN + owed);
+            assert_eq!((work.draw(&mut reserve), reserve), (paid, left), "{owed} were owed");
+            assert_eq!(work.is_spent(), paid == 0);
+        }
+    }
+
+    #[test]
+    fn measured_time_is_charged_once_although_the_reserve_has_paid_for_it() {
+        thread_local!(static NOW: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+        let (mut work, mut reserve) = (Work::default(), 2 * WORK_A_TURN);
+        work.begin(1, WORK_A_TURN);
+        let mut timing = Timing::new(TIMED_BYTES, &work, || NOW.get());
+        for _ in 0..30 {
+            timing.event(&mut work, &mut reserve, || NOW.get());
+            work.spend(WORK_A_TURN / 10);
+            NOW.set(NOW.get() + u64::from(WORK_A_TURN) / 10);
+        }
+        timing.event(&mut work, &mut reserve, || NOW.get());
+        timing.end(&mut work, || NOW.get());
+        assert_eq!((work.allowance, reserve), (0, 0), "an allowance and a reserve of two are just used up");
     }
 
     #[test]

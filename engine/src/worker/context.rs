@@ -2,7 +2,7 @@
 //! buffers, and the service that answers requests.
 
 use crate::budget::Share;
-use crate::connection::work::WORK_A_TURN;
+use crate::connection::work::{RESERVE_A_TURN, WORK_A_TURN};
 use crate::context::{Context, TaskKind};
 use crate::date::CommonLines;
 use crate::deadline::{self, DeadlineTable};
@@ -36,6 +36,8 @@ pub(crate) struct WorkerContext<S> {
     pub(crate) turn: u32,
     /// The work in nanoseconds that each connection may cause in one turn; see [`WORK_A_TURN`].
     pub(crate) allowance: u32,
+    /// The rest of this turn's reserve; see [`RESERVE_A_TURN`].
+    pub(crate) reserve: u32,
     /// Returns nanoseconds, to measure durations within a turn; see
     /// [`Driver::stopwatch`](highwire_io::Driver::stopwatch).
     pub(crate) stopwatch: fn() -> u64,
@@ -121,6 +123,7 @@ impl<S: Service> WorkerContext<S> {
             tick: u32::MAX,
             turn: 0,
             allowance: WORK_A_TURN,
+            reserve: RESERVE_A_TURN,
             stopwatch: || 0,
             unfinished: VecDeque::new(),
             share,
@@ -139,6 +142,13 @@ impl<S: Service> WorkerContext<S> {
             waiting: VecDeque::new(),
             handshakes: HANDSHAKES_A_TURN,
         }
+    }
+
+    /// Begins a turn, in which each connection has a new allowance of work.
+    #[inline]
+    pub(crate) fn begin_turn(&mut self) {
+        self.turn = self.turn.wrapping_add(1);
+        self.reserve = RESERVE_A_TURN;
     }
 
     /// Sets the clock to `now`, allows the TLS handshakes of a turn, and adds the counted requests to the server's

@@ -220,7 +220,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
             return Err(std::io::Error::other("this worker cannot run again, because an earlier turn failed").into());
         }
         let _entered = self.state.cx.context.clone().enter();
-        self.state.cx.turn = self.state.cx.turn.wrapping_add(1);
+        self.state.cx.begin_turn();
         self.state.shake_hands(&mut self.queue);
         self.state.go_on(&mut self.queue);
         let mut more = self.state.run_tasks(&mut self.queue) || self.state.cx.has_unfinished();

@@ -562,6 +562,9 @@ impl Uring {
         if let Some(signal) = &self.signal {
             signal.acknowledge();
         }
+        if !self.starved.is_empty() {
+            self.buffers.grow();
+        }
         for id in std::mem::take(&mut self.starved) {
             self.arm(id);
         }

@@ -23,6 +23,8 @@ const _: () = assert!(RING_BYTES.is_multiple_of(4096), "the buffers must begin o
 pub(super) struct BufferRing {
     memory: NonNull<u8>,
     tail: u16,
+    /// The number of buffers in use. The memory of the others has never been touched.
+    used: u16,
 }
 
 // SAFETY: this object alone owns the mapping, which any thread may access.
@@ -40,17 +42,27 @@ impl BufferRing {
             Some(memory) if memory.as_ptr().cast() != libc::MAP_FAILED => memory,
             _ => return Err(io::Error::last_os_error()),
         };
-        let mut buffers = BufferRing { memory, tail: 0 };
+        let mut buffers = BufferRing { memory, tail: 0, used: 0 };
         // SAFETY: the mapping is page-aligned, begins with room for COUNT entries, and outlives the ring with which it
         // is registered, because both are fields of one driver and the ring is dropped first.
         unsafe {
             ring.submitter().register_buf_ring_with_flags(memory.as_ptr() as u64, limit::RING_BUFFERS, GROUP, 0)
         }?;
-        for buffer in 0..limit::RING_BUFFERS {
-            buffers.give_back(buffer);
-        }
-        buffers.publish();
+        buffers.grow_to(limit::RING_BUFFERS_AT_FIRST);
         Ok(buffers)
+    }
+
+    /// Doubles the number of buffers, up to [`limit::RING_BUFFERS`]. Must be called when a receive has found no buffer.
+    pub(super) fn grow(&mut self) {
+        self.grow_to(self.used.saturating_mul(2).min(limit::RING_BUFFERS));
+    }
+
+    fn grow_to(&mut self, count: u16) {
+        for buffer in self.used..count {
+            self.give_back(buffer);
+        }
+        self.used = count;
+        self.publish();
     }
 
     fn buffer(&self, number: u16) -> *mut u8 {

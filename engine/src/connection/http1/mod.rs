@@ -39,7 +39,7 @@ impl Connection {
         }
         while self.may_read() {
             let rest = &window[at..];
-            timing.event(&mut self.transport.work, worker.stopwatch);
+            timing.event(&mut self.transport.work, &mut worker.reserve, worker.stopwatch);
             if self.transport.is_spent(worker) {
                 break;
             }

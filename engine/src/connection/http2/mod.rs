@@ -108,7 +108,7 @@ impl Transport {
         self.work.begin(worker.turn, worker.allowance);
         let mut timing = Timing::new(window.len(), &self.work, worker.stopwatch);
         while !self.blocked && !self.is_ending() {
-            timing.event(&mut self.work, worker.stopwatch);
+            timing.event(&mut self.work, &mut worker.reserve, worker.stopwatch);
             if self.is_spent(worker) {
                 break;
             }
