@@ -237,8 +237,8 @@ impl Uring {
                 }
                 Op::Send { socket, start, end, more } => self.send(socket, &queue.output, (start, end), more),
                 Op::SendBytes { socket, bytes } => self.send_shared(socket, |outgoing| outgoing.push(bytes)),
-                Op::SendFile { socket, file, offset, length, more } => {
-                    self.send_file(socket, FileRange::new(file, offset, length, more));
+                Op::SendFile { socket, file, offset, length, more, quiet } => {
+                    self.send_file(socket, FileRange::new(file, offset, length, more), quiet);
                 }
                 Op::Shutdown { socket } => self.shutdown(socket),
                 Op::Close { socket } => self.close(socket),
