@@ -362,7 +362,7 @@ impl Model {
         let there = count.min(end.saturating_sub(offset) as usize);
         let Some((socket, _)) = self.ask(number, there, "send file") else { return };
         let connection = &mut self.connections[number];
-        let (more, quiet) = (count % 2 == 1, count % 3 == 0);
+        let (more, quiet) = (count % 2 == 1, count.is_multiple_of(3));
         if connection.sends() {
             connection.short = there < count;
             connection.owed |= !quiet || connection.short;
