@@ -1,6 +1,6 @@
 //! Measures the cost of a request outside the kernel. Feeds a worker pipelined requests from memory and prints the time
 //! per request in nanoseconds, the best of ten runs. Run it under `valgrind --tool=callgrind` to count instructions
-//! instead.
+//! instead. The clock that measures the allowance of work stands still, so that both count the same work.
 //!
 //!     request_cost [PATH [ROUNDS [ROUTES]]]
 //!
@@ -53,6 +53,10 @@ impl Driver for Echoless {
     }
     fn now(&self) -> Instant {
         Instant { nanoseconds: 1_000_000_000 }
+    }
+    fn stopwatch(&self) -> fn() -> u64 {
+        // Under valgrind a turn takes fifty times as long. The allowance of work would then end in each turn.
+        || 0
     }
     fn unix_nanoseconds(&self) -> u64 {
         1_800_000_000_000_000_000

@@ -78,21 +78,18 @@ impl Transport {
     /// left work. If so, records that a task was woken.
     pub(super) fn is_late(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
         self.work.begin(worker.turn, worker.allowance);
-        let is_late = self.work.is_unfinished() || self.is_spent(worker);
+        let is_late = self.work.is_unfinished() || self.work.is_spent();
         if is_late {
+            self.leave_unread(worker);
             self.work.leave_woken();
         }
         is_late
     }
 
-    /// Returns true if the allowance of this turn is used up. If so, queues the connection for a later turn, unless it
-    /// is queued already.
-    #[inline]
-    pub(super) fn is_spent(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
-        let is_spent = self.work.is_spent();
-        if is_spent && self.work.leave_unread() {
+    /// Leaves unread bytes for a later turn, and queues the connection for one, unless it is queued already.
+    pub(super) fn leave_unread(&mut self, worker: &mut WorkerContext<impl Service>) {
+        if self.work.leave_unread() {
             worker.unfinished.push_back(self.id);
         }
-        is_spent
     }
 }

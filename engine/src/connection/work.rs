@@ -185,16 +185,19 @@ impl Timing {
     }
 
     /// Must be called before each event. Reads the stopwatch if that is due, and charges the measured time if it
-    /// exceeds the price of the events. If the allowance is used up, draws on the turn's `reserve`.
+    /// exceeds the price of the events. If the allowance is used up, draws on the turn's `reserve`. Returns true if the
+    /// event must wait for a later turn, because the reserve is used up, too.
     #[inline]
-    pub(super) fn event(&mut self, work: &mut Work, reserve: &mut u32, stopwatch: fn() -> u64) {
+    pub(super) fn event(&mut self, work: &mut Work, reserve: &mut u32, stopwatch: fn() -> u64) -> bool {
         if self.events == self.next {
             self.look(work, stopwatch());
         }
         self.events += 1;
         if work.is_spent() {
             self.allowance = self.allowance.saturating_add(work.draw(reserve));
+            return work.is_spent();
         }
+        false
     }
 
     /// Must be called after the last event. Charges the rest of the time of a large window.
@@ -227,8 +230,7 @@ mod tests {
         work.begin(1, 1000);
         let mut timing = Timing::new(0, &work, || NOW.get());
         loop {
-            timing.event(&mut work, &mut 0, || NOW.get());
-            if work.is_spent() {
+            if timing.event(&mut work, &mut 0, || NOW.get()) {
                 return events;
             }
             work.spend(10);

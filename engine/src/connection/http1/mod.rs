@@ -39,8 +39,8 @@ impl Connection {
         }
         while self.may_read() {
             let rest = &window[at..];
-            timing.event(&mut self.transport.work, &mut worker.reserve, worker.stopwatch);
-            if self.transport.is_spent(worker) {
+            if timing.event(&mut self.transport.work, &mut worker.reserve, worker.stopwatch) {
+                self.transport.leave_unread(worker);
                 break;
             }
             // The end of a fully received body is parsed at once, even if the handler has not taken all bytes.

@@ -108,8 +108,8 @@ impl Transport {
         self.work.begin(worker.turn, worker.allowance);
         let mut timing = Timing::new(window.len(), &self.work, worker.stopwatch);
         while !self.blocked && !self.is_ending() {
-            timing.event(&mut self.work, &mut worker.reserve, worker.stopwatch);
-            if self.is_spent(worker) {
+            if timing.event(&mut self.work, &mut worker.reserve, worker.stopwatch) {
+                self.leave_unread(worker);
                 break;
             }
             let mut lent = Lent { head, fields: &mut fields, out: &mut out.queue.output, limits };
