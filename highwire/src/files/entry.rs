@@ -1,4 +1,5 @@
-//! A file with the rendered header fields of its responses. The cache keeps it, and every response with a file uses it.
+//! A file and its precompressed variants, with the rendered header fields of their responses. Every response with a file
+//! is made from an [`Entry`]. The cache keeps the entries that may be used again, if it has room.
 
 use super::Site;
 use super::coding::{CODINGS, Coding, Wanted};

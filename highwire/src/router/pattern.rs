@@ -51,7 +51,7 @@ impl fmt::Display for PatternError {
                 write!(f, "the path {text:?}: a parameter is written in braces, as in {:?}", in_braces(text))
             }
             PatternError::NoName(text) => write!(f, "the path {text:?} has a parameter without a name"),
-            PatternError::SameName(text) => write!(f, "the path {text:?} has two parameters of the same name"),
+            PatternError::SameName(text) => write!(f, "the path {text:?} has two parameters with the same name"),
             PatternError::AfterWildcard(text) => write!(f, "the path {text:?} has segments after its wildcard"),
             PatternError::Repeated(text) => write!(f, "the path {text:?} is registered twice for one method"),
         }

@@ -63,8 +63,9 @@ impl Decoder {
         }
     }
 
-    /// Returns a number that changes whenever the same bytes may stand for other fields. If the number is the same
-    /// before and after a block, that block stands for the same fields until the number changes. The number wraps
+    /// Returns the version of the dynamic table. It changes with each insertion, with each change of the table's size,
+    /// and when [`set_most_table_bytes`](Self::set_most_table_bytes) makes a size update due. If decoding a block leaves
+    /// the version unchanged, the same bytes decode to the same fields until the version changes. The version wraps
     /// around after 2^32 changes.
     pub fn table_version(&self) -> u32 {
         self.table.version()

@@ -87,10 +87,10 @@ impl Error {
             Error::InvalidIndex => "the header block names an entry that is in no table",
             Error::IntegerTooLarge => "the header block has an integer that is too large",
             Error::InvalidHuffman => "the header block has a string that is no Huffman code",
-            Error::MisplacedSizeUpdate => "the header block changes the table's size behind a field",
+            Error::MisplacedSizeUpdate => "the header block changes the table's size after a field",
             Error::TooManySizeUpdates => "the header block changes the table's size more than twice",
             Error::SizeUpdateTooLarge => "the header block makes the table larger than it may be",
-            Error::ListTooLarge => "the header block stands for many more fields than allowed",
+            Error::ListTooLarge => "the header block's fields exceed the hard limit on their bytes or their number",
             Error::MissingSizeUpdate => "the header block does not make the table as small as it has to be",
         }
     }

@@ -1,4 +1,4 @@
-//! Checks that the scanner that the machine chose, and the portable one, agree with the table of the naive one.
+//! Compares the scanner that [`scan::with`] selects, and the portable one, with the naive one.
 
 use crate::scan::naive::Naive;
 use crate::scan::swar::Swar;
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 /// index, which covers each alignment.
 const EVERY_PLACE_BYTES: usize = 256;
 
-/// Compares the scanner that the machine chose, and the portable one, with the naive one.
+/// Compares the scanner that [`scan::with`] selects, and the portable one, with the naive one.
 ///
 /// # Panics
 /// Panics if the scanners differ.
