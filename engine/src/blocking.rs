@@ -311,9 +311,7 @@ impl<S: Service> Thread<S> {
                 let failed = match op {
                     Op::Send { start, end, .. } => self.send(&output[start as usize..end as usize]).is_err(),
                     Op::SendBytes { bytes, .. } => self.send_shared(&bytes).is_err(),
-                    Op::SendFile { file, offset, length, quiet, .. } => {
-                        self.send_file(&*file, offset, length, quiet).is_err()
-                    }
+                    Op::SendFile { file, offset, length, .. } => self.send_file(&*file, offset, length).is_err(),
                     Op::Shutdown { .. } => {
                         calls::shutdown(&self.socket);
                         false
@@ -348,14 +346,12 @@ impl<S: Service> Thread<S> {
         Ok(())
     }
 
-    fn send_file(&mut self, file: &dyn File, offset: u64, length: u64, quiet: bool) -> std::io::Result<()> {
+    fn send_file(&mut self, file: &dyn File, offset: u64, length: u64) -> std::io::Result<()> {
         self.send_all(length, |sent| {
             let most = usize::try_from(length - sent).unwrap_or(usize::MAX).min(highwire_io::limit::SEND_FILE_BYTES);
             calls::send_file(&self.socket, file, offset + sent, most, PATIENCE)
         })?;
-        if !quiet {
-            self.connection.drained(&mut self.worker, &mut self.head, &mut self.queue);
-        }
+        self.connection.drained(&mut self.worker, &mut self.head, &mut self.queue);
         Ok(())
     }
 

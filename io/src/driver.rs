@@ -16,8 +16,8 @@
 //! **Sending.** The bytes of one socket leave in the order in which the loop queued them. The driver handles a short
 //! send: it keeps the rest, reports [`Blocked`](crate::Completion::Blocked) once,
 //! [`Progress`](crate::Completion::Progress) while the rest shrinks, and [`Drained`](crate::Completion::Drained) when
-//! it is sent. After `SendBytes`, or `SendFile` that is not quiet, a socket counts as blocked without a `Blocked` report;
-//! `Drained` or `Failed` follows, unless the loop closes the socket first. The loop must not keep sending on a blocked socket,
+//! it is sent. After `SendBytes` or `SendFile`, a socket counts as blocked without a `Blocked` report; `Drained` or
+//! `Failed` follows, unless the loop closes the socket first. The loop must not keep sending on a blocked socket,
 //! because the driver's memory would grow.
 //!
 //! The driver sends as much of a file as the socket takes, but only a limited amount per turn. If a file ends before

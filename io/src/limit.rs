@@ -37,8 +37,8 @@ pub const EVENTS_A_TURN: usize = 1024;
 /// cache. If no buffer is free, a receive waits until the next turn.
 pub const RING_BUFFERS: u16 = 256;
 
-/// The number of buffers with which a receive ring begins. The kernel uses the buffers in turn, so each of them soon takes
-/// physical memory. If no buffer is free, the driver doubles the number.
+/// The number of buffers with which a receive ring begins. The kernel uses the buffers in turn, so each of them soon
+/// takes physical memory. If no buffer is free, the driver doubles the number.
 pub const RING_BUFFERS_AT_FIRST: u16 = 32;
 
 /// The size in bytes of one buffer of the io_uring driver's receive ring. Nearly every request without a body fits into

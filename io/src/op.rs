@@ -68,9 +68,9 @@ pub enum Op {
         /// The bytes to send.
         bytes: Bytes,
     },
-    /// Send a part of an open file. Unless `quiet` is true or the loop closes the socket first,
-    /// [`Completion::Drained`] follows when all bytes of the socket are sent. [`Completion::Failed`] follows if the
-    /// connection breaks, or if the file ends before the part does or cannot be read.
+    /// Send a part of an open file. Unless the loop closes the socket first, [`Completion::Drained`] follows when all
+    /// bytes of the socket are sent, or [`Completion::Failed`] if the connection breaks, or if the file ends before the
+    /// part does or cannot be read.
     SendFile {
         /// The socket.
         socket: SocketId,
@@ -85,9 +85,6 @@ pub enum Op {
         /// True if another part of a file follows on this socket. If the driver has lifted the bound on unsent bytes
         /// for this part, it may then leave the bound lifted for the next one.
         more: bool,
-        /// True if the completions are those of `Send`: none if the kernel takes all bytes immediately, otherwise
-        /// `Blocked` and `Drained`.
-        quiet: bool,
     },
     /// End our sending direction (FIN) after the bytes queued so far. The peer's direction stays open.
     Shutdown {
@@ -205,8 +202,7 @@ pub enum Completion<'a> {
         /// account.
         held: usize,
     },
-    /// The kernel has taken all bytes of the socket, after `Blocked`, [`Op::SendBytes`] or an [`Op::SendFile`] that is
-    /// not quiet.
+    /// The kernel has taken all bytes of the socket, after `Blocked`, [`Op::SendBytes`] or [`Op::SendFile`].
     Drained {
         /// The socket.
         socket: SocketId,

@@ -12,9 +12,10 @@
 /// of a body in large parts. If a hundred connections use it up on two workers, a turn takes a few milliseconds.
 pub(crate) const WORK_A_TURN: u32 = 40_000;
 
-/// The reserve of a worker's turn, in nanoseconds, from which connections that have used up their allowance draw another
-/// one. Without it, a batch of 100 requests on a connection of HTTP/2 would need three turns and three sends, although no
-/// other connection waits. The reserve adds this time to a turn at most once, however many connections draw from it.
+/// The reserve of a worker's turn, in nanoseconds, from which connections that have used up their allowance draw
+/// another one. Without it, a batch of 100 requests on a connection of HTTP/2 would need three turns and three sends,
+/// although no other connection waits. The reserve adds this time to a turn at most once, however many connections draw
+/// from it.
 pub(crate) const RESERVE_A_TURN: u32 = 4 * WORK_A_TURN;
 
 /// The price of finding a request's route, calling its handler and writing its response. The price of the request's
@@ -186,14 +187,15 @@ impl Timing {
 
     /// Must be called before each event. Reads the stopwatch if that is due, and charges the measured time if it
     /// exceeds the price of the events. If the allowance is used up, draws on the turn's `reserve`. Returns true if the
-    /// event must wait for a later turn, because the reserve is used up, too.
+    /// event must wait for a later turn, because the reserve is used up, too. If `is_due` is false, no input is left and
+    /// the event costs nothing, so it need not wait.
     #[inline]
-    pub(super) fn event(&mut self, work: &mut Work, reserve: &mut u32, stopwatch: fn() -> u64) -> bool {
+    pub(super) fn event(&mut self, work: &mut Work, reserve: &mut u32, is_due: bool, stopwatch: fn() -> u64) -> bool {
         if self.events == self.next {
             self.look(work, stopwatch());
         }
         self.events += 1;
-        if work.is_spent() {
+        if is_due && work.is_spent() {
             self.allowance = self.allowance.saturating_add(work.draw(reserve));
             return work.is_spent();
         }
@@ -230,7 +232,7 @@ mod tests {
         work.begin(1, 1000);
         let mut timing = Timing::new(0, &work, || NOW.get());
         loop {
-            if timing.event(&mut work, &mut 0, || NOW.get()) {
+            if timing.event(&mut work, &mut 0, true, || NOW.get()) {
                 return events;
             }
             work.spend(10);
@@ -254,7 +256,7 @@ mod tests {
             let mut work = Work::default();
             work.begin(1, 1000);
             let mut timing = Timing::new(bytes, &work, || NOW.get());
-            timing.event(&mut work, &mut 0, || NOW.get());
+            timing.event(&mut work, &mut 0, true, || NOW.get());
             work.spend(10);
             NOW.set(NOW.get() + 5000);
             timing.end(&mut work, || NOW.get());
@@ -289,11 +291,11 @@ mod tests {
         work.begin(1, WORK_A_TURN);
         let mut timing = Timing::new(TIMED_BYTES, &work, || NOW.get());
         for _ in 0..30 {
-            timing.event(&mut work, &mut reserve, || NOW.get());
+            timing.event(&mut work, &mut reserve, true, || NOW.get());
             work.spend(WORK_A_TURN / 10);
             NOW.set(NOW.get() + u64::from(WORK_A_TURN) / 10);
         }
-        timing.event(&mut work, &mut reserve, || NOW.get());
+        timing.event(&mut work, &mut reserve, true, || NOW.get());
         timing.end(&mut work, || NOW.get());
         assert_eq!((work.allowance, reserve), (0, 0), "an allowance and a reserve of two are just used up");
     }

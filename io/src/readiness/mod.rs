@@ -221,8 +221,8 @@ impl Readiness {
             match op {
                 Op::Send { socket, start, end, more } => self.send(socket, &output[start as usize..end as usize], more),
                 Op::SendBytes { socket, bytes } => self.send_shared(socket, |outgoing| outgoing.push(bytes)),
-                Op::SendFile { socket, file, offset, length, more, quiet } => {
-                    self.send_file(socket, FileRange::new(file, offset, length, more), quiet);
+                Op::SendFile { socket, file, offset, length, more } => {
+                    self.send_file(socket, FileRange::new(file, offset, length, more));
                 }
                 Op::Shutdown { socket } => {
                     let Some(connection) = self.connections.get(socket).filter(|connection| !connection.failed) else {

@@ -64,23 +64,15 @@ impl Readiness {
 
     /// Sends a part of a file. Queues the bytes that the socket does not take immediately, or the whole part if other
     /// bytes are waiting.
-    pub(super) fn send_file(&mut self, id: SocketId, mut range: FileRange, quiet: bool) {
+    pub(super) fn send_file(&mut self, id: SocketId, mut range: FileRange) {
         let Some(connection) = self.connections.get(id).filter(|connection| !connection.failed) else { return };
-        if let Some(outgoing) = &mut connection.outgoing {
-            return outgoing.push_file(range);
-        }
-        if range.length > 0 {
+        if connection.outgoing.is_none() && range.length > 0 {
             match socket::send_range(&connection.stream, &range, &mut connection.lifted) {
+                Ok(sent) if sent as u64 == range.length => return self.has_drained(id),
                 Ok(sent) => range.advance(sent),
                 Err(error) if is_passing(&error) => {}
                 Err(error) => return self.fail(id, error),
             }
-        }
-        match (range.length, quiet) {
-            (0, true) => return,
-            (0, false) => return self.has_drained(id),
-            (_, true) => self.blocked.push_back(id),
-            (_, false) => {}
         }
         self.send_shared(id, |outgoing| outgoing.push_file(range));
     }

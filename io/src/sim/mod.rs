@@ -130,8 +130,8 @@ impl Simulated {
                     self.send(socket, Bytes::copy_from_slice(&output[start as usize..end as usize]), Report::Blocked);
                 }
                 Op::SendBytes { socket, bytes } => self.send(socket, bytes, Report::Drained),
-                Op::SendFile { socket, file, offset, length, more, quiet } => {
-                    self.send_file(socket, FileRange::new(file, offset, length, more), quiet);
+                Op::SendFile { socket, file, offset, length, more } => {
+                    self.send_file(socket, FileRange::new(file, offset, length, more));
                 }
                 Op::Shutdown { socket } => {
                     if let Some(connection) = sending(&mut self.connections, socket) {
@@ -216,30 +216,10 @@ impl Simulated {
         }
     }
 
-    /// Adds a file range to the waiting bytes, of which each turn sends one piece. Sends the first piece of a `quiet`
-    /// range immediately, unless other bytes are already waiting.
-    fn send_file(&mut self, socket: SocketId, range: FileRange, quiet: bool) {
+    /// Adds a file range to the waiting bytes, of which each turn sends one piece.
+    fn send_file(&mut self, socket: SocketId, range: FileRange) {
         let Some(connection) = sending(&mut self.connections, socket) else { return };
-        let is_first = connection.outgoing.is_none();
-        let outgoing = connection.outgoing.get_or_insert_default();
-        outgoing.push_file(range);
-        if !(quiet && is_first) {
-            return;
-        }
-        if !outgoing.is_empty() {
-            match send_next(&self.network, connection.link, outgoing) {
-                Some(sent) => outgoing.sent(sent),
-                None => {
-                    (connection.outgoing, connection.lost) = (None, true);
-                    return self.reports.push((socket, Report::Broken));
-                }
-            }
-        }
-        if outgoing.is_empty() {
-            connection.outgoing = None;
-        } else {
-            self.reports.push((socket, Report::Blocked));
-        }
+        connection.outgoing.get_or_insert_default().push_file(range);
     }
 
     fn report<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) -> bool {

@@ -76,8 +76,8 @@ pub(super) struct Connection {
     pub(super) received: u64,
     /// True from `Blocked` until `Drained`.
     blocked: bool,
-    /// The numbers of `SendBytes` operations, and `SendFile` operations that are not quiet, for which the driver may
-    /// still report `Drained`: those queued before the current turn, and those queued since it began.
+    /// The numbers of `SendBytes` and `SendFile` operations for which the driver may still report `Drained`: those
+    /// queued before the current turn, and those queued since it began.
     shared: [u32; 2],
     /// True if the driver must still report `Drained` or `Failed`.
     pub(super) owed: bool,
@@ -362,13 +362,18 @@ impl Model {
         let there = count.min(end.saturating_sub(offset) as usize);
         let Some((socket, _)) = self.ask(number, there, "send file") else { return };
         let connection = &mut self.connections[number];
-        let (more, quiet) = (count % 2 == 1, count.is_multiple_of(3));
         if connection.sends() {
+            connection.shared[1] += 1;
+            connection.owed = true;
             connection.short = there < count;
-            connection.owed |= !quiet || connection.short;
-            connection.shared[1] += u32::from(!quiet);
         }
-        queue.push(Op::SendFile { socket, file: self.file.clone(), offset, length: count as u64, more, quiet });
+        queue.push(Op::SendFile {
+            socket,
+            file: self.file.clone(),
+            offset,
+            length: count as u64,
+            more: count % 2 == 1,
+        });
     }
 
     /// Returns the next bytes of the stream to a client, and adds their number to `asked` if they must arrive. Returns

@@ -237,8 +237,8 @@ impl Uring {
                 }
                 Op::Send { socket, start, end, more } => self.send(socket, &queue.output, (start, end), more),
                 Op::SendBytes { socket, bytes } => self.send_shared(socket, |outgoing| outgoing.push(bytes)),
-                Op::SendFile { socket, file, offset, length, more, quiet } => {
-                    self.send_file(socket, FileRange::new(file, offset, length, more), quiet);
+                Op::SendFile { socket, file, offset, length, more } => {
+                    self.send_file(socket, FileRange::new(file, offset, length, more));
                 }
                 Op::Shutdown { socket } => self.shutdown(socket),
                 Op::Close { socket } => self.close(socket),
@@ -595,5 +595,48 @@ impl Uring {
             self.linger();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Address, Options};
+    use std::io::Write;
+    use std::net::TcpStream;
+
+    #[derive(Default)]
+    struct Count(usize);
+
+    impl Sink for Count {
+        fn begin(&mut self, _: Instant) {}
+        fn complete(&mut self, completion: Completion<'_>, _: &mut Queue) {
+            self.0 += usize::from(matches!(completion, Completion::Received { .. }));
+        }
+    }
+
+    /// Tests that receives which find no buffer get one later, and that the ring then has more buffers.
+    #[test]
+    fn a_burst_of_receives_makes_the_ring_of_buffers_grow() {
+        const CLIENTS: usize = 3 * limit::RING_BUFFERS_AT_FIRST as usize;
+        let mut driver = match Uring::new() {
+            Ok(driver) => driver,
+            Err(error) => return eprintln!("not run: this system has no io_uring ({error})"),
+        };
+        let address = Address::parse("127.0.0.1:0").expect("an address");
+        let listener = Listener::bind(&address, &Options::default()).expect("a port");
+        let Address::Tcp(address) = listener.address().clone() else { panic!("an internet address") };
+        driver.listen(listener).expect("room");
+        let (mut queue, mut count) = (Queue::new(), Count::default());
+        let mut clients: Vec<_> = (0..CLIENTS).map(|_| TcpStream::connect(address).expect("a connection")).collect();
+        while driver.connections.ids().count() < CLIENTS {
+            driver.turn(None, &mut queue, &mut count).expect("a turn");
+        }
+        assert_eq!(driver.buffers.used(), limit::RING_BUFFERS_AT_FIRST);
+        clients.iter_mut().for_each(|client| client.write_all(b"x").expect("room"));
+        while count.0 < CLIENTS {
+            driver.turn(None, &mut queue, &mut count).expect("a turn");
+        }
+        assert!(driver.buffers.used() > limit::RING_BUFFERS_AT_FIRST, "{} buffers", driver.buffers.used());
     }
 }

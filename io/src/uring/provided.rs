@@ -57,6 +57,12 @@ impl BufferRing {
         self.grow_to(self.used.saturating_mul(2).min(limit::RING_BUFFERS));
     }
 
+    /// Returns the number of buffers in use.
+    #[cfg(test)]
+    pub(super) fn used(&self) -> u16 {
+        self.used
+    }
+
     fn grow_to(&mut self, count: u16) {
         for buffer in self.used..count {
             self.give_back(buffer);

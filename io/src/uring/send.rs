@@ -79,31 +79,19 @@ impl Uring {
 
     /// Sends a part of a file. Queues the bytes that the socket does not take immediately, or the whole part if other
     /// bytes are waiting.
-    pub(super) fn send_file(&mut self, id: SocketId, mut range: FileRange, quiet: bool) {
+    pub(super) fn send_file(&mut self, id: SocketId, mut range: FileRange) {
         let round = self.round;
         let Some(connection) = self.connections.get(id).filter(|connection| connection.may_send()) else { return };
-        if connection.outgoing.is_some() || connection.round == round {
-            if !quiet {
-                return self.send_shared(id, |outgoing| outgoing.push_file(range));
-            }
-            connection.outgoing.get_or_insert_default().push_file(range);
-            if connection.round == round {
-                self.deferred.push(id);
-            }
-            return;
+        if connection.outgoing.is_some() || connection.round == round || range.length == 0 {
+            return self.send_shared(id, |outgoing| outgoing.push_file(range));
         }
-        if range.length > 0 {
-            match send_range(&connection.descriptor, &range, &mut connection.lifted) {
-                Ok(sent) => range.advance(sent),
-                Err(error) => return self.lose(id, error),
-            }
+        match send_range(&connection.descriptor, &range, &mut connection.lifted) {
+            Ok(sent) => range.advance(sent),
+            Err(error) => return self.lose(id, error),
         }
-        connection.told |= !quiet;
-        match (range.length, quiet) {
-            (0, true) => return,
-            (0, false) => return self.drained.push(id),
-            (_, true) => self.blocked.push(id),
-            (_, false) => {}
+        connection.told = true;
+        if range.length == 0 {
+            return self.drained.push(id);
         }
         connection.outgoing.get_or_insert_default().push_file(range);
         connection.owed = true;

@@ -39,7 +39,8 @@ impl Connection {
         }
         while self.may_read() {
             let rest = &window[at..];
-            if timing.event(&mut self.transport.work, &mut worker.reserve, worker.stopwatch) {
+            let is_due = !rest.is_empty() || self.http.end_is_due();
+            if timing.event(&mut self.transport.work, &mut worker.reserve, is_due, worker.stopwatch) {
                 self.transport.leave_unread(worker);
                 break;
             }

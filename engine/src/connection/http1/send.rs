@@ -5,7 +5,6 @@ use crate::body::BodyStream;
 use crate::connection::Connection;
 use crate::connection::out::{AHEAD_BYTES, Out};
 use crate::connection::phase::Phase;
-use crate::connection::work;
 use crate::date::HeadKey;
 use crate::deadline::TICKS_A_SECOND;
 use crate::exchange::Tunnel;
@@ -233,8 +232,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Queues a range of a file to be sent. Unless the last range follows the peer's end, the connection continues without
-    /// a report, as after bytes. (After the peer's end it closes, and must first know that the bytes are sent.)
+    /// Queues a range of a file to be sent.
     pub(in crate::connection) fn send_step(
         &mut self,
         step: Step,
@@ -246,13 +244,9 @@ impl Connection {
         if self.http.send_data_apart(length, &mut out.queue.output, &mut after)? {
             out.flush_before(self.transport.id, true);
             let Step { file, range, more } = step;
-            let quiet = !more && !self.transport.ended;
-            out.queue.push(Op::SendFile { socket: self.transport.id, file, offset: range.start, length, more, quiet });
+            out.queue.push(Op::SendFile { socket: self.transport.id, file, offset: range.start, length, more });
             out.queue.output.extend_from_slice(&after);
-            self.transport.work.spend(work::bytes(usize::try_from(length).unwrap_or(usize::MAX)));
-            if !quiet {
-                self.sent_away(waiting, worker, out);
-            }
+            self.sent_away(waiting, worker, out);
         }
         Ok(())
     }

@@ -108,7 +108,8 @@ impl Transport {
         self.work.begin(worker.turn, worker.allowance);
         let mut timing = Timing::new(window.len(), &self.work, worker.stopwatch);
         while !self.blocked && !self.is_ending() {
-            if timing.event(&mut self.work, &mut worker.reserve, worker.stopwatch) {
+            let is_due = at < window.len() || http2.http.end_is_due();
+            if timing.event(&mut self.work, &mut worker.reserve, is_due, worker.stopwatch) {
                 self.leave_unread(worker);
                 break;
             }
