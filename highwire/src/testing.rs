@@ -276,7 +276,8 @@ impl Exchange<'_> {
         let mut at = 0;
         let whole = loop {
             let window = &self.window[at..];
-            let received = self.http.receive(window, &mut self.head, &Limits::default()).expect("the server sends valid HTTP");
+            let received =
+                self.http.receive(window, &mut self.head, &Limits::default()).expect("the server sends valid HTTP");
             at += received.consumed;
             match received.event {
                 Event::Head(length) => {
