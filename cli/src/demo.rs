@@ -4,6 +4,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use highwire::body::BodyError;
 use highwire::form::{MultipartError, Part};
+use highwire::ws::{Message, WebSocket, WebSocketUpgrade};
 use highwire::{
     App, Body, IntoResponse, Json, Multipart, Path, Query, Request, Response, StatusCode, blocking, spawn_blocking,
 };
@@ -18,6 +19,9 @@ use std::time::Duration;
 /// The longest wait of `/sleep` and `/block`, shorter than the default handler timeout (60 s).
 const LONGEST_MS: u64 = 50_000;
 
+/// The most bytes of a message that `/ws` takes. The largest messages of the Autobahn test suite have 16 MiB.
+const LARGEST_MESSAGE_BYTES: u64 = 16 * 1024 * 1024;
+
 /// Returns the app of `highwire demo`.
 pub fn app() -> App {
     App::new()
@@ -31,6 +35,9 @@ pub fn app() -> App {
         .post("/form", form)
         .get("/headers", headers)
         .get("/stream", |Query(Size { bytes }): Query<Size>| Response::stream(Letters { left: bytes }))
+        .get("/ws", |upgrade: WebSocketUpgrade| {
+            upgrade.any_origin().max_message_size(LARGEST_MESSAGE_BYTES).on_upgrade(echo_messages)
+        })
         .get("/sleep", async |Query(Wait { ms }): Query<Wait>| {
             let ms = ms.min(LONGEST_MS);
             highwire::time::sleep(Duration::from_millis(ms)).await;
@@ -44,6 +51,17 @@ pub fn app() -> App {
                 format!("blocked {ms} ms\n")
             }),
         )
+}
+
+/// Sends each message back.
+async fn echo_messages(mut socket: WebSocket) {
+    while let Some(Ok(message)) = socket.recv().await {
+        if let Message::Text(_) | Message::Binary(_) = message
+            && socket.send(message).await.is_err()
+        {
+            return;
+        }
+    }
 }
 
 #[derive(Serialize)]

@@ -8,7 +8,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -66,6 +66,8 @@ pub enum Ended {
 pub(crate) struct Raw {
     received: Parts,
     pub(crate) held: usize,
+    /// The number of bytes that the task has taken and keeps; see [`RawReader::keep`].
+    pub(crate) kept: usize,
     /// The number of bytes in `received`. `held` also includes the cost of holding these bytes.
     pub(crate) bytes: usize,
     /// The reason why no more bytes will be received, if there is one.
@@ -269,28 +271,39 @@ impl RawReader {
     /// # Errors
     /// Returns an error if the connection is broken.
     pub async fn read(&mut self) -> Result<Option<Bytes>, Broken> {
-        poll_fn(|cx| {
-            let mut raw = self.raw.borrow_mut();
-            if let Some(bytes) = raw.received.pop() {
-                raw.held -= bytes.len() + PART_BYTES;
-                raw.bytes -= bytes.len();
-                if raw.paused {
-                    raw.wake_connection();
-                }
-                return Poll::Ready(Ok(Some(bytes)));
+        poll_fn(|cx| self.poll_read(cx)).await
+    }
+
+    /// Polls for the next bytes, as [`read`](Self::read) does.
+    ///
+    /// # Errors
+    /// Returns an error if the connection is broken.
+    pub fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>> {
+        let mut raw = self.raw.borrow_mut();
+        if let Some(bytes) = raw.received.pop() {
+            raw.held -= bytes.len() + PART_BYTES;
+            raw.bytes -= bytes.len();
+            if raw.paused {
+                raw.wake_connection();
             }
-            match raw.end {
-                Some(Ended::Broken) => return Poll::Ready(Err(Broken)),
-                Some(_) => return Poll::Ready(Ok(None)),
-                None => {}
-            }
-            if raw.drains && !std::mem::replace(&mut raw.told_of_drain, true) {
-                return Poll::Ready(Ok(None));
-            }
-            raw.reader = Some(cx.waker().clone());
-            Poll::Pending
-        })
-        .await
+            return Poll::Ready(Ok(Some(bytes)));
+        }
+        match raw.end {
+            Some(Ended::Broken) => return Poll::Ready(Err(Broken)),
+            Some(_) => return Poll::Ready(Ok(None)),
+            None => {}
+        }
+        if raw.drains && !std::mem::replace(&mut raw.told_of_drain, true) {
+            return Poll::Ready(Ok(None));
+        }
+        raw.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Sets the number of received bytes that the task keeps, such as those of an incomplete message. The connection is
+    /// charged for them, and is cut if the memory budget has no room.
+    pub fn keep(&mut self, bytes: usize) {
+        self.raw.borrow_mut().kept = bytes;
     }
 
     /// Returns the reason why the received bytes have ended or will end soon, or `None` if there is no such reason.
@@ -306,31 +319,58 @@ impl RawWriter {
     /// # Errors
     /// Returns an error if the connection is broken.
     pub async fn write(&mut self, bytes: impl Into<Bytes>) -> Result<(), Broken> {
-        let mut bytes = Some(bytes.into());
-        poll_fn(|cx| {
-            let mut raw = self.raw.borrow_mut();
-            if raw.is_broken() {
-                return Poll::Ready(Err(Broken));
-            }
-            if raw.outgoing_held >= RAW_BYTES {
-                raw.writer = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            let bytes = bytes.take().unwrap_or_default();
-            if bytes.is_empty() {
-                return Poll::Ready(Ok(()));
-            }
-            raw.outgoing_held += bytes.len() + PART_BYTES;
-            raw.flushed = false;
-            // The connection takes all waiting bytes at once, so only the first ones wake it.
-            let is_first = raw.outgoing.is_empty();
-            raw.outgoing.push_back(bytes);
-            if is_first {
-                raw.wake_connection();
-            }
-            Poll::Ready(Ok(()))
-        })
-        .await
+        poll_fn(|cx| self.poll_ready(cx)).await?;
+        self.queue(bytes.into())
+    }
+
+    /// Polls until fewer than 64 KiB wait for the peer.
+    ///
+    /// # Errors
+    /// Returns an error if the connection is broken.
+    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        let mut raw = self.raw.borrow_mut();
+        if raw.is_broken() {
+            return Poll::Ready(Err(Broken));
+        }
+        if raw.outgoing_held >= RAW_BYTES {
+            raw.writer = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Returns true if fewer than 64 KiB wait for the peer.
+    pub fn has_room(&self) -> bool {
+        self.raw.borrow().outgoing_held < RAW_BYTES
+    }
+
+    /// See [`RawReader::ended`].
+    pub fn ended(&self) -> Option<Ended> {
+        self.raw.borrow().ended()
+    }
+
+    /// Queues bytes to be sent, however many wait. The caller limits their number, such as by
+    /// [`poll_ready`](Self::poll_ready).
+    ///
+    /// # Errors
+    /// Returns an error if the connection is broken.
+    pub fn queue(&mut self, bytes: Bytes) -> Result<(), Broken> {
+        let mut raw = self.raw.borrow_mut();
+        if raw.is_broken() {
+            return Err(Broken);
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        raw.outgoing_held += bytes.len() + PART_BYTES;
+        raw.flushed = false;
+        // The connection takes all waiting bytes at once, so only the first ones wake it.
+        let is_first = raw.outgoing.is_empty();
+        raw.outgoing.push_back(bytes);
+        if is_first {
+            raw.wake_connection();
+        }
+        Ok(())
     }
 
     /// Waits until the kernel has all written bytes or, over HTTP/2, until they are in frames that the driver will
@@ -364,7 +404,7 @@ impl Drop for RawReader {
         let mut raw = self.raw.borrow_mut();
         raw.reader_gone = true;
         raw.received = Parts::default();
-        (raw.held, raw.bytes) = (0, 0);
+        (raw.held, raw.bytes, raw.kept) = (0, 0, 0);
         raw.wake_connection();
     }
 }

@@ -34,6 +34,8 @@ mod rate_limit;
 mod testing;
 #[path = "../upload.rs"]
 mod upload;
+#[path = "../websocket.rs"]
+mod websocket;
 
 use highwire::App;
 use highwire::testing::Client;
@@ -133,6 +135,21 @@ fn everybody_is_sent_to_https() {
 fn another_protocol_has_to_be_asked_for() {
     let answer = client(another_protocol::app()).get("/echo").send();
     assert_eq!((answer.status().as_u16(), answer.header("upgrade")), (426, "echo"));
+}
+
+#[test]
+fn a_websocket_is_opened_by_a_page_of_the_same_host_only() {
+    let mut client = client(websocket::app());
+    assert!(client.get("/").send().text().contains("new WebSocket('/echo')"));
+    let mut open = |origin: &str| {
+        let request = client.get("/echo").header("upgrade", "websocket");
+        let request = request.header("sec-websocket-version", "13").header("host", "example.com");
+        request.header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==").header("origin", origin).send()
+    };
+    assert_eq!(open("https://evil.example").status(), 403);
+    let answer = open("https://example.com");
+    assert_eq!(answer.status(), 101);
+    assert_eq!(answer.header("sec-websocket-accept"), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::router::{MethodFilter, Pattern, Router};
 use crate::server::{Config, Server};
 use crate::shared::{AppData, ErrorHandler, NotFoundHandler};
 use crate::states;
+use crate::ws::WebSocketHandler;
 use crate::{Error, Files, Https, IntoResponse, Method, Request, Result, StatusCode};
 use highwire_io::Listener;
 use std::any::Any;
@@ -126,6 +127,12 @@ impl App {
     pub fn route<M>(mut self, method: Method, path: &str, handler: impl Handler<M>) -> App {
         self.register(MethodFilter::One(method), path, handler.into_route());
         self
+    }
+
+    /// Registers a handler of WebSocket connections, with the default settings; see [`ws`](crate::ws).
+    #[doc(alias = "websocket")]
+    pub fn ws<A, H: WebSocketHandler<A>>(self, path: &str, handler: H) -> App {
+        self.route(Method::GET, path, handler.into_handler())
     }
 
     /// Registers a handler for every method that has no handler of its own at this path. HEAD is such a method, even if

@@ -74,6 +74,7 @@ mod spawn_blocking;
 mod typed;
 mod upgrade;
 mod weight;
+pub mod ws;
 
 pub use app::App;
 pub use auth::{Basic, Bearer, Realm};

@@ -205,9 +205,8 @@ impl RequestBuilder<'_> {
             fields.iter().for_each(|(name, value)| writer.field(name.as_str().as_bytes(), value.as_bytes()));
         });
         sent.expect("a request that can be written");
-        if !body.is_empty() {
-            http.send_data(&body, &mut said).and_then(|()| http.send_end(&mut said, |_| {})).expect("a valid body");
-        }
+        let sent = if body.is_empty() { Ok(()) } else { http.send_data(&body, &mut said) };
+        sent.and_then(|()| http.send_end(&mut said, |_| {})).expect("a valid body");
         let mut wire = client.wires.wire(host.map_or(b"test", HeaderValue::as_bytes));
         let mut out = Vec::new();
         wire.send(&said, &mut out);

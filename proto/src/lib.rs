@@ -1,4 +1,4 @@
-//! The HTTP/1 and HTTP/2 protocols without I/O: turns received bytes into events, and turns method calls into bytes to
+//! The HTTP/1, HTTP/2 and WebSocket protocols without I/O: turns received bytes into events, and turns method calls into bytes to
 //! send.
 //!
 //! A caller owns the sockets, the buffers and the clock. For each HTTP/1 connection it keeps the bytes that are
@@ -11,7 +11,7 @@
 //! 4. to send a response, call [`h1::Connection::send_response`], [`send_data`](h1::Connection::send_data) and
 //!    [`send_end`](h1::Connection::send_end): each appends bytes to a vector that the caller sends.
 //!
-//! The module [`h2`] describes the same loop for HTTP/2. Each connection has a [`Role`]. A server receives requests and
+//! The modules [`h2`] and [`ws`] describe the same loop for HTTP/2 and WebSocket. Each connection has a [`Role`]. A server receives requests and
 //! sends responses; a client sends requests and receives responses.
 //!
 //! Apart from [`Event::NeedMore`], and from the division of a body into [`Event::Data`], the events do not depend on
@@ -34,6 +34,7 @@ pub mod h2;
 pub mod hpack;
 pub mod scan;
 pub mod testing;
+pub mod ws;
 
 pub use error::{Culprit, Error};
 pub use event::{Event, Length, Received, Role};

@@ -3,11 +3,9 @@
 
 mod peer;
 
-use highwire::server::Worker;
 use highwire::{App, Ended, Method, RawStream, Upgrade};
-use highwire_io::sim::{Arrived, Simulated};
-use highwire_proto::h2::StreamRef;
-use peer::{SECOND, Weather, plain};
+use peer::tunnel::Peer;
+use peer::{SECOND, plain};
 use std::cell::RefCell;
 use std::future::Future;
 use std::time::Duration;
@@ -22,94 +20,6 @@ fn see(what: impl Into<String>) {
 
 fn seen() -> Vec<String> {
     SEEN.with_borrow_mut(std::mem::take)
-}
-
-/// The client's side of a tunnel.
-enum Peer {
-    Http1(plain::Play),
-    Http2(Box<peer::Play>, StreamRef),
-}
-
-impl Peer {
-    /// Opens one tunnel of each kind and returns them with their names.
-    fn all(app: impl Fn() -> App) -> Vec<(&'static str, Peer)> {
-        let http1 = |request: &str, status: &str| {
-            let mut play = plain::Play::new(app());
-            play.send(request.as_bytes());
-            play.settle(true);
-            assert_eq!(play.status(), status, "{request}");
-            let head = play.received.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
-            play.received.drain(..head + 4);
-            Peer::Http1(play)
-        };
-        let http2 = |protocol: Option<&str>, path: &str| {
-            let mut play = peer::Play::with_peer(app(), &Weather::fair());
-            play.settle();
-            let stream = play.peers[0].connect(protocol, path);
-            play.settle();
-            assert_eq!(play.peers[0].answer(stream).status, 200);
-            Peer::Http2(Box::new(play), stream)
-        };
-        let upgrade = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: test\r\n\r\n";
-        vec![
-            ("Upgrade over HTTP/1", http1(upgrade, "101")),
-            ("CONNECT over HTTP/1", http1("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", "200")),
-            ("CONNECT over HTTP/2", http2(None, "")),
-            ("extended CONNECT over HTTP/2", http2(Some("test"), "/")),
-        ]
-    }
-
-    fn say(&mut self, bytes: &[u8]) {
-        match self {
-            Peer::Http1(play) => play.send(bytes),
-            Peer::Http2(play, stream) => play.peers[0].push(*stream, bytes.to_vec(), false),
-        }
-        self.pass(0);
-    }
-
-    /// Ends the client's direction.
-    fn end(&mut self) {
-        match self {
-            Peer::Http1(play) => play.client.shutdown(),
-            Peer::Http2(play, stream) => play.peers[0].push(*stream, Vec::new(), true),
-        }
-        self.pass(0);
-    }
-
-    fn pass(&mut self, seconds: u64) {
-        match self {
-            Peer::Http1(play) => {
-                play.settle(true);
-                for _ in 0..seconds {
-                    play.network.advance(SECOND);
-                    play.settle(true);
-                }
-            }
-            Peer::Http2(play, _) => play.pass(seconds),
-        }
-    }
-
-    /// Returns the received bytes, and how the server's direction ended.
-    fn heard(&self) -> (Vec<u8>, Option<&'static str>) {
-        match self {
-            Peer::Http1(play) => {
-                let end = play.ended.as_ref().map(|end| if *end == Arrived::End { "end" } else { "reset" });
-                (play.received.clone(), end)
-            }
-            Peer::Http2(play, stream) => {
-                let answer = play.peers[0].answer(*stream);
-                // The server may reset the stream later if the client does not end its direction.
-                (answer.body, if answer.ended { Some("end") } else { answer.reset.map(|_| "reset") })
-            }
-        }
-    }
-
-    fn worker(&self) -> &Worker<Simulated> {
-        match self {
-            Peer::Http1(play) => &play.worker,
-            Peer::Http2(play, _) => &play.worker,
-        }
-    }
 }
 
 /// Returns an app that accepts a protocol for GET `/` and for CONNECT.

@@ -77,9 +77,9 @@ impl Tunnel {
         self.raw.borrow().is_finished()
     }
 
-    /// Returns the memory cost, in bytes, of the data that waits for the task or for the peer.
+    /// Returns the memory cost, in bytes, of the data that waits for the task or for the peer, or that the task keeps.
     pub(super) fn held(&self) -> usize {
         let raw = self.raw.borrow();
-        raw.held + raw.outgoing_held
+        raw.held + raw.kept + raw.outgoing_held
     }
 }

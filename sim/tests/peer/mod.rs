@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub(crate) mod plain;
+pub(crate) mod tunnel;
 
 use highwire::App;
 use highwire::server::Worker;
@@ -281,20 +282,26 @@ impl Peer {
     }
 
     pub(crate) fn ask(&mut self, method: &str, path: &str, fields: &[(&str, &str)], ends: bool) -> StreamRef {
-        let request = Request { method, scheme: "http", authority: "sim", path, protocol: None, ends };
-        let stream = self.http.send_request(request, &mut self.out, |writer| {
-            fields.iter().for_each(|(name, value)| writer.field(name.as_bytes(), value.as_bytes()));
-        });
-        let stream = stream.expect("a stream may be begun");
-        self.answers.insert(stream.number, Answer::default());
-        stream
+        self.begin(Request { method, scheme: "http", authority: "sim", path, protocol: None, ends }, fields)
     }
 
     /// Sends extended CONNECT for a protocol at a path (RFC 8441), or CONNECT for a tunnel.
     pub(crate) fn connect(&mut self, protocol: Option<&str>, path: &str) -> StreamRef {
+        self.connect_with(protocol, path, &[])
+    }
+
+    /// Sends what [`connect`](Self::connect) sends, with these fields.
+    pub(crate) fn connect_with(&mut self, protocol: Option<&str>, path: &str, fields: &[(&str, &str)]) -> StreamRef {
         let (scheme, path) = if protocol.is_some() { ("http", path) } else { ("", "") };
         let request = Request { method: "CONNECT", scheme, authority: "sim:80", path, protocol, ends: false };
-        let stream = self.http.send_request(request, &mut self.out, |_| {}).expect("a stream may be begun");
+        self.begin(request, fields)
+    }
+
+    fn begin(&mut self, request: Request<'_>, fields: &[(&str, &str)]) -> StreamRef {
+        let stream = self.http.send_request(request, &mut self.out, |writer| {
+            fields.iter().for_each(|(name, value)| writer.field(name.as_bytes(), value.as_bytes()));
+        });
+        let stream = stream.expect("a stream may be begun");
         self.answers.insert(stream.number, Answer::default());
         stream
     }

@@ -1,0 +1,31 @@
+//! WebSocket (RFC 6455) over HTTP/1 and HTTP/2.
+//!
+//! [`App::ws`](crate::App::ws) registers a handler of connections, and the extractor [`WebSocketUpgrade`] accepts them
+//! with other settings. A handler gets a [`WebSocket`], which receives and sends [`Message`]s.
+//!
+//! ```
+//! use highwire::App;
+//! use highwire::ws::{Message, WebSocket};
+//!
+//! let app = App::new().ws("/shout", async |mut socket: WebSocket| {
+//!     while let Some(Ok(message)) = socket.recv().await {
+//!         if let Message::Text(text) = message
+//!             && socket.send(text.to_uppercase()).await.is_err()
+//!         {
+//!             return;
+//!         }
+//!     }
+//! });
+//! # let _ = app;
+//! ```
+
+mod handler;
+mod message;
+mod socket;
+mod upgrade;
+
+pub use handler::WebSocketHandler;
+pub use highwire_proto::ws::code;
+pub use message::{CloseFrame, Error, Failure, Message, Misuse, Utf8Bytes};
+pub use socket::{WebSocket, WebSocketReceiver, WebSocketSender};
+pub use upgrade::WebSocketUpgrade;

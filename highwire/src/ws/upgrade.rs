@@ -1,0 +1,242 @@
+//! The opening handshake (RFC 6455 section 4.2, RFC 8441).
+
+use super::socket::WebSocket;
+use crate::request::{FromRequest, Request};
+use crate::{Response, Upgrade};
+use highwire_proto::ws::{Bounds, Connection, handshake};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use std::future::Future;
+use std::time::Duration;
+
+/// The time after which a silent peer gets a Ping frame, unless the handler sets another.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The settings of a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) bounds: Bounds,
+    pub(super) ping_interval: Option<Duration>,
+    pub(super) subprotocol: Option<String>,
+}
+
+/// The origins of pages that may open the connection.
+#[derive(Clone, Debug)]
+enum Origins {
+    /// Only that of the request's own host.
+    Own,
+    These(Vec<String>),
+    Any,
+}
+
+/// An extractor of requests that open a WebSocket. [`on_upgrade`](Self::on_upgrade) accepts the request.
+///
+/// It responds with 405 to a method other than GET, with 426 to a request without `Upgrade: websocket` or with a
+/// `Sec-WebSocket-Version` other than 13, and with 400 to an invalid `Sec-WebSocket-Key`. The same handler serves
+/// HTTP/2, where CONNECT with `:protocol` opens a WebSocket on a stream (RFC 8441); it is routed as GET.
+///
+/// ```
+/// use highwire::ws::{Message, WebSocket, WebSocketUpgrade};
+/// use highwire::{App, Path, Response};
+///
+/// async fn echo(mut socket: WebSocket) {
+///     while let Some(Ok(message)) = socket.recv().await {
+///         if let Message::Text(_) | Message::Binary(_) = message {
+///             if socket.send(message).await.is_err() {
+///                 return;
+///             }
+///         }
+///     }
+/// }
+///
+/// let app = App::new()
+///     .get("/echo/{name}", |upgrade: WebSocketUpgrade, Path(_): Path<String>| -> Response {
+///         upgrade.protocols(["echo.v2", "echo.v1"]).max_message_size(64 * 1024).on_upgrade(echo)
+///     })
+///     // The same with default settings:
+///     .ws("/echo", echo);
+/// # let _ = app;
+/// ```
+#[derive(Clone, Debug)]
+pub struct WebSocketUpgrade {
+    upgrade: Upgrade,
+    /// The value of `Sec-WebSocket-Accept`; `None` on HTTP/2.
+    accept: Option<[u8; handshake::ACCEPT_BYTES]>,
+    proposed: Vec<String>,
+    origin: Option<Vec<u8>>,
+    authority: String,
+    origins: Origins,
+    settings: Settings,
+}
+
+const VERSION: HeaderName = header::SEC_WEBSOCKET_VERSION;
+
+impl FromRequest for WebSocketUpgrade {
+    fn from_request(request: &mut Request<'_>) -> Result<WebSocketUpgrade, Response> {
+        let is_http2 = request.version() == http::Version::HTTP_2;
+        if !is_http2 && request.head.method != highwire_proto::Method::Get {
+            let response = Response::error(StatusCode::METHOD_NOT_ALLOWED, "a WebSocket is opened with GET\n");
+            return Err(response.with_header(header::ALLOW, HeaderValue::from_static("GET")));
+        }
+        let upgrade = Upgrade::from_request(request)?;
+        if !upgrade.proposed().iter().any(|name| name.eq_ignore_ascii_case("websocket")) {
+            let response = Response::error(StatusCode::UPGRADE_REQUIRED, "this needs an upgrade to websocket\n");
+            return Err(response.with_header(header::UPGRADE, HeaderValue::from_static("websocket")));
+        }
+        if request.header(VERSION.as_str()) != Some(handshake::VERSION.as_bytes()) {
+            let response = Response::error(StatusCode::UPGRADE_REQUIRED, "Sec-WebSocket-Version must be 13\n");
+            return Err(response.with_header(VERSION, HeaderValue::from_static(handshake::VERSION)));
+        }
+        let accept = if is_http2 { None } else { Some(accept(request)?) };
+        let mut proposed = Vec::new();
+        for value in request.head.named(request.window, b"sec-websocket-protocol") {
+            for token in handshake::tokens(value) {
+                let text = "Sec-WebSocket-Protocol is not a list of tokens\n";
+                proposed.push(token.ok_or_else(|| Response::error(StatusCode::BAD_REQUEST, text))?.to_string());
+            }
+        }
+        Ok(WebSocketUpgrade {
+            upgrade,
+            accept,
+            proposed,
+            origin: request.header("origin").map(<[u8]>::to_vec),
+            authority: request.authority().to_string(),
+            origins: Origins::Own,
+            settings: Settings { bounds: Bounds::default(), ping_interval: Some(PING_INTERVAL), subprotocol: None },
+        })
+    }
+}
+
+/// Returns the value of `Sec-WebSocket-Accept`, or the response to a missing, repeated or invalid key.
+fn accept(request: &Request<'_>) -> Result<[u8; handshake::ACCEPT_BYTES], Response> {
+    let mut keys = request.head.named(request.window, b"sec-websocket-key");
+    let accept = keys.next().and_then(handshake::accept).filter(|_| keys.next().is_none());
+    accept
+        .ok_or_else(|| Response::error(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key must be 16 bytes in base64, once\n"))
+}
+
+impl WebSocketUpgrade {
+    /// Sets the subprotocols that the handler speaks, in its order of preference. The first of them that the client
+    /// proposes is agreed on. If there is none, the connection opens without a subprotocol, and most clients then close
+    /// it.
+    pub fn protocols<P: AsRef<str>>(mut self, protocols: impl IntoIterator<Item = P>) -> WebSocketUpgrade {
+        let mut known = protocols.into_iter();
+        self.settings.subprotocol = known
+            .find(|known| self.proposed.iter().any(|name| name == known.as_ref()))
+            .map(|name| name.as_ref().into());
+        self
+    }
+
+    /// Returns the subprotocols that the client proposes, in its order of preference.
+    pub fn proposed_protocols(&self) -> &[String] {
+        &self.proposed
+    }
+
+    /// Returns the subprotocol that [`protocols`](Self::protocols) has found.
+    pub fn selected_protocol(&self) -> Option<&str> {
+        self.settings.subprotocol.as_deref()
+    }
+
+    /// Allows pages of an origin to open the connection, spelled as browsers send it: `https://app.example`, with a
+    /// port unless it is the scheme's default. By default, only pages of the request's own host may, because a browser
+    /// sends its cookies with the request of any page. Requests without `Origin`, which are not from a page, are always
+    /// allowed.
+    pub fn origin(mut self, origin: impl Into<String>) -> WebSocketUpgrade {
+        match &mut self.origins {
+            Origins::These(origins) => origins.push(origin.into()),
+            Origins::Any => {}
+            Origins::Own => self.origins = Origins::These(vec![origin.into()]),
+        }
+        self
+    }
+
+    /// Allows pages of every origin to open the connection.
+    pub fn any_origin(mut self) -> WebSocketUpgrade {
+        self.origins = Origins::Any;
+        self
+    }
+
+    /// Sets the most bytes of a received message. The default is 1 MiB. A longer message ends the connection with the
+    /// code 1009.
+    pub fn max_message_size(mut self, bytes: u64) -> WebSocketUpgrade {
+        self.settings.bounds.message_bytes = bytes;
+        self
+    }
+
+    /// Sets the time after which a silent peer gets a Ping frame, 30 seconds by default; after the same time again, the
+    /// connection ends. `None` sends no Ping frames.
+    /// [`Timeouts::tunnel`](crate::server::Timeouts::tunnel) applies, too.
+    pub fn ping_interval(mut self, interval: impl Into<Option<Duration>>) -> WebSocketUpgrade {
+        self.settings.ping_interval = interval.into();
+        self
+    }
+
+    /// Accepts the request: `start` is called with the connection when the response is sent, and the worker runs the
+    /// returned future. Returns a 403 if a page of a foreign origin sent the request.
+    pub fn on_upgrade<F, Fut>(self, start: F) -> Response
+    where
+        F: FnOnce(WebSocket) -> Fut + 'static,
+        Fut: Future<Output = ()> + 'static,
+    {
+        if !self.origin.as_deref().is_none_or(|origin| self.allows(origin)) {
+            return Response::error(StatusCode::FORBIDDEN, "pages of this origin may not open this WebSocket\n");
+        }
+        let (settings, subprotocol) = (self.settings.clone(), self.settings.subprotocol);
+        let mut response = self.upgrade.accept("websocket", move |stream| {
+            let connection = Connection::server(settings.bounds, false);
+            start(WebSocket::new(stream, connection, &settings))
+        });
+        if let Some(accept) = self.accept.and_then(|accept| HeaderValue::from_bytes(&accept).ok()) {
+            response.add_header(header::SEC_WEBSOCKET_ACCEPT, accept);
+        }
+        if let Some(name) = subprotocol.and_then(|name| HeaderValue::from_str(&name).ok()) {
+            response.add_header(header::SEC_WEBSOCKET_PROTOCOL, name);
+        }
+        response
+    }
+
+    fn allows(&self, origin: &[u8]) -> bool {
+        match &self.origins {
+            Origins::Any => true,
+            Origins::These(origins) => origins.iter().any(|known| known.as_bytes() == origin),
+            Origins::Own => is_of_host(origin, self.authority.as_bytes()),
+        }
+    }
+}
+
+/// Returns true if an origin, such as `https://example.com`, is that of a host, such as `example.com:443`. The schemes are
+/// not compared, because a proxy may have removed TLS.
+fn is_of_host(origin: &[u8], authority: &[u8]) -> bool {
+    let (host, port) = match (origin.strip_prefix(b"https://"), origin.strip_prefix(b"http://")) {
+        (Some(host), _) => (host, &b":443"[..]),
+        (_, Some(host)) => (host, &b":80"[..]),
+        _ => return false,
+    };
+    let without_port = |host: &[u8]| host.strip_suffix(port).unwrap_or(host).to_ascii_lowercase();
+    !host.is_empty() && without_port(host) == without_port(authority)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of_host;
+
+    #[test]
+    fn an_origin_is_compared_with_the_host_without_the_default_port() {
+        for (origin, authority, expected) in [
+            ("https://example.com", "example.com", true),
+            ("https://example.com", "Example.COM:443", true),
+            ("http://example.com", "example.com:80", true),
+            ("http://example.com:8080", "example.com:8080", true),
+            ("http://[::1]:8080", "[::1]:8080", true),
+            ("http://example.com:8080", "example.com", false),
+            ("https://example.com", "example.com:80", false),
+            ("https://evil.example", "example.com", false),
+            ("https://example.com.evil.example", "example.com", false),
+            ("https://evil.example#example.com", "example.com", false),
+            ("null", "null", false),
+            ("https://", "", false),
+            ("example.com", "example.com", false),
+        ] {
+            assert_eq!(is_of_host(origin.as_bytes(), authority.as_bytes()), expected, "{origin} for {authority}");
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! WebSockets over HTTP/1 and HTTP/2, in virtual time: the handshake, messages, and slow, silent, rude and vanishing
+//! peers.
+
+mod peer;
+
+use highwire::App;
+use highwire::ws::{Message, WebSocket, WebSocketUpgrade};
+use highwire_proto::ws::{self, Bounds, Connection, Event};
+use peer::tunnel::Peer;
+use peer::{SECOND, plain};
+use std::cell::RefCell;
+use std::future::Future;
+
+thread_local! {
+    static SEEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+fn see(what: impl Into<String>) {
+    SEEN.with_borrow_mut(|seen| seen.push(what.into()));
+}
+
+fn seen() -> Vec<String> {
+    SEEN.with_borrow_mut(std::mem::take)
+}
+
+/// A client of a WebSocket: our protocol code in the client's role, over a tunnel.
+struct Client {
+    tunnel: Peer,
+    ws: Connection,
+    /// The number of received bytes that were parsed.
+    parsed: usize,
+    window: Vec<u8>,
+}
+
+const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+
+fn request(fields: &str) -> String {
+    format!("GET / HTTP/1.1\r\nHost: sim\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n{fields}\r\n")
+}
+
+impl Client {
+    /// Opens a WebSocket over each version of HTTP.
+    fn all<F, Fut>(handler: F) -> [(&'static str, Client); 2]
+    where
+        F: Fn(WebSocket) -> Fut + Copy + Send + Sync + 'static,
+        Fut: Future<Output = ()> + 'static,
+    {
+        let app = move || {
+            let accept = move |upgrade: WebSocketUpgrade| upgrade.max_message_size(100_000).on_upgrade(handler);
+            App::new().configure(|config| config.timeouts.tunnel = 1000 * SECOND).get("/", accept)
+        };
+        let fields = format!("Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n");
+        let (http1, head) = Peer::http1(app(), &request(&fields), "101");
+        assert!(head.to_lowercase().contains("\r\nsec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo=\r\n"), "{head}");
+        let http2 = Peer::http2(app(), Some("websocket"), "/", &[("sec-websocket-version", "13")]);
+        [("HTTP/1", http1), ("HTTP/2", http2)].map(|(name, tunnel)| {
+            let ws = Connection::client(Bounds::default(), false, || [1, 2, 3, 4]);
+            (name, Client { tunnel, ws, parsed: 0, window: Vec::new() })
+        })
+    }
+
+    /// Sends the frames that `write` appends.
+    fn say(&mut self, write: impl FnOnce(&mut Connection, &mut Vec<u8>) -> Result<(), ws::Misuse>) {
+        let mut out = Vec::new();
+        write(&mut self.ws, &mut out).expect("the client may send this");
+        self.tunnel.say(&out);
+    }
+
+    /// Returns the events that were received since the last call, and the end of the server's direction.
+    fn hear(&mut self) -> Vec<String> {
+        let (received, end) = self.tunnel.heard();
+        self.window.extend_from_slice(&received[self.parsed..]);
+        self.parsed = received.len();
+        let mut events = Vec::new();
+        let mut text = Vec::new();
+        loop {
+            let received = self.ws.receive(&mut self.window).expect("the server's frames are valid");
+            match received.event {
+                Event::NeedMore => break,
+                Event::Data { bytes, is_last, .. } => {
+                    text.extend_from_slice(bytes);
+                    if is_last {
+                        let text = std::mem::take(&mut text);
+                        let long = format!("{} bytes", text.len());
+                        events.push(String::from_utf8(text).ok().filter(|text| text.len() < 100).unwrap_or(long));
+                    }
+                }
+                Event::Ping(bytes) => events.push(format!("ping {}", String::from_utf8_lossy(bytes))),
+                Event::Pong(bytes) => events.push(format!("pong {}", String::from_utf8_lossy(bytes))),
+                Event::Close { code, reason } => events.push(format!("close {} {reason}", code.unwrap_or(0))),
+            }
+            let consumed = received.consumed;
+            self.window.drain(..consumed);
+        }
+        events.extend(end.map(str::to_owned));
+        events
+    }
+}
+
+async fn echo(mut socket: WebSocket) {
+    while let Some(message) = socket.recv().await {
+        match message {
+            Ok(message @ (Message::Text(_) | Message::Binary(_))) => {
+                if let Err(error) = socket.send(message).await {
+                    return see(error.to_string());
+                }
+            }
+            Ok(Message::Close(frame)) => see(format!("close {frame:?}")),
+            Ok(_) => {}
+            Err(error) => see(error.to_string()),
+        }
+    }
+    see("over");
+}
+
+#[test]
+fn messages_are_echoed_and_pings_answered() {
+    for (name, mut client) in Client::all(echo) {
+        client.say(|ws, out| ws.send_text("héllo", out));
+        client.say(|ws, out| ws.send_part(ws::Kind::Binary, b"one ", false, out));
+        client.say(|ws, out| ws.send_ping(b"there?", out));
+        client.say(|ws, out| ws.send_part(ws::Kind::Binary, b"two", true, out));
+        client.say(|ws, out| ws.send_binary(&[b'x'; 90_000], out));
+        client.say(|ws, out| ws.send_text("", out));
+        assert_eq!(client.hear(), ["héllo", "pong there?", "one two", "90000 bytes", ""], "{name}");
+        client.say(|ws, out| ws.send_close(Some(3000), "bye", out));
+        assert_eq!(client.hear(), ["close 3000 ", "end"], "{name}");
+        assert_eq!(seen(), ["close Some(CloseFrame { code: 3000, reason: \"bye\" })", "over"], "{name}");
+    }
+}
+
+#[test]
+fn a_flood_of_pings_from_a_peer_that_reads_nothing_is_answered_up_to_a_bound() {
+    const PINGS: usize = 200_000;
+    let fields = format!("Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n");
+    let mut play = plain::Play::new(App::new().ws("/", echo));
+    play.client.send(request(&fields).as_bytes());
+    play.settle(false);
+    let mut ws = Connection::client(Bounds::default(), false, || [1, 2, 3, 4]);
+    let mut out = Vec::new();
+    for number in 0..PINGS {
+        ws.send_ping(format!("{number:06}").as_bytes(), &mut out).expect("a ping");
+    }
+    let mut rest = &out[..];
+    let mut most = 0;
+    while !rest.is_empty() {
+        let sent = play.client.send(rest);
+        rest = &rest[sent..];
+        play.settle(false);
+        most = most.max(play.worker.account());
+        if sent == 0 {
+            break;
+        }
+    }
+    assert!(most < 1024 * 1024, "{most} bytes are held for a peer that does not read");
+    play.settle(true);
+    let text = String::from_utf8_lossy(&play.received).into_owned();
+    assert!(text.contains("000000") && text.contains("000001"), "the first pings are answered");
+}
+
+#[test]
+fn what_breaks_the_protocol_is_answered_by_a_close_code() {
+    let masked = |head: &[u8], payload: &[u8]| [head, &[0; 4], payload].concat();
+    for (frames, code) in [
+        (vec![0x81, 0x01, b'a'], "close 1002 a frame from a client is not masked"),
+        (masked(&[0x83, 0x80], b""), "close 1002 a frame has an opcode that is not defined"),
+        (masked(&[0x91, 0x80], b""), "close 1002 a frame has a reserved bit that no extension uses"),
+        (masked(&[0xc1, 0x80], b""), "close 1002 a frame has a reserved bit that no extension uses"),
+        (masked(&[0x80, 0x80], b""), "close 1002 a frame continues a message, but none has begun"),
+        (masked(&[0x09, 0x80], b""), "close 1002 a control frame is fragmented"),
+        (masked(&[0x88, 0x81], b"x"), "close 1002 a Close frame has a single byte"),
+        (masked(&[0x88, 0x82], &1005_u16.to_be_bytes()), "close 1002 a Close frame has a code that must not be sent"),
+        (masked(&[0x81, 0x81], b"\xff"), "close 1007 a text is not UTF-8"),
+        (masked(&[0x82, 0xff, 0, 0, 0, 0, 0, 1, 0x86, 0xa1], b""), "close 1009 a message is too large"),
+        (
+            masked(&[0x02, 0x80], b"").repeat(1).into_iter().chain(masked(&[0x00, 0x80], b"").repeat(2000)).collect(),
+            "close 1008 a message has too many small frames",
+        ),
+    ] {
+        for (name, mut client) in Client::all(echo) {
+            client.tunnel.say(&frames);
+            assert_eq!(client.hear(), [code, "end"], "{name}");
+            assert_eq!(seen().len(), 2, "{name}: an error and the end");
+        }
+    }
+}
+
+#[test]
+fn silent_peers_get_a_ping_and_are_let_go() {
+    for (name, mut client) in Client::all(echo) {
+        client.tunnel.pass(29);
+        assert!(client.hear().is_empty(), "{name}");
+        client.tunnel.pass(2);
+        assert_eq!(client.hear(), ["ping "], "{name}");
+        client.say(|ws, out| ws.send_pong(b"", out));
+        client.tunnel.pass(29);
+        client.say(|ws, out| ws.send_text("a", out));
+        client.tunnel.pass(31);
+        assert_eq!(client.hear(), ["a"], "{name}: it was heard, so it gets no ping yet");
+        client.tunnel.pass(90);
+        assert_eq!(client.hear()[..2], ["ping ", "close 1000 "], "{name}");
+        assert_eq!(seen(), ["the peer is silent and does not answer a Ping frame", "over"], "{name}");
+    }
+}
+
+#[test]
+fn a_peer_that_vanishes_ends_the_handler() {
+    for (name, mut client) in Client::all(echo) {
+        client.say(|ws, out| ws.send_part(ws::Kind::Text, b"half", false, out));
+        client.tunnel.end();
+        assert_eq!(seen(), ["the connection ended without a Close frame", "over"], "{name}");
+        assert_eq!(client.hear(), ["close 1000 ", "end"], "{name}");
+    }
+}
+
+#[test]
+fn a_handler_that_closes_waits_for_the_answer_but_not_for_ever() {
+    async fn closes(mut socket: WebSocket) {
+        socket.close(4000, "enough").await.expect("a successful close");
+        let error = socket.send("more").await.expect_err("nothing follows a Close frame");
+        see(error.to_string());
+        echo(socket).await;
+    }
+    const SENT: &str = "the message cannot be sent: a Close frame was sent before";
+    let clients = Client::all(closes);
+    assert_eq!(seen(), [SENT, SENT]);
+    for (name, mut client) in clients {
+        assert_eq!(client.hear(), ["close 4000 enough"], "{name}");
+        client.say(|ws, out| ws.send_close(Some(4000), "", out));
+        assert_eq!(seen(), ["close Some(CloseFrame { code: 4000, reason: \"\" })", "over"], "{name}");
+        assert_eq!(client.hear(), ["end"], "{name}");
+    }
+    let clients = Client::all(closes);
+    seen();
+    for (name, mut client) in clients {
+        client.tunnel.pass(12);
+        assert_eq!(seen(), ["the peer is silent and does not answer a Ping frame", "over"], "{name}");
+        assert_eq!(client.hear(), ["close 4000 enough", "end"], "{name}");
+    }
+}
+
+#[test]
+fn a_stopping_server_says_that_it_goes_away() {
+    for (name, mut client) in Client::all(echo) {
+        client.tunnel.worker().shutdown();
+        client.tunnel.pass(1);
+        assert_eq!(client.hear(), ["close 1001 the server stops"], "{name}");
+        client.say(|ws, out| ws.send_close(Some(1001), "", out));
+        assert_eq!(seen(), ["close Some(CloseFrame { code: 1001, reason: \"\" })", "over"], "{name}");
+    }
+}
+
+#[test]
+fn a_dropped_socket_closes_normally() {
+    for (name, mut client) in Client::all(async |socket: WebSocket| drop(socket)) {
+        assert_eq!(client.hear(), ["close 1000 ", "end"], "{name}");
+    }
+}
+
+#[test]
+fn a_slow_reader_holds_the_sender_back() {
+    async fn sends(socket: WebSocket) {
+        let (mut sender, mut receiver) = socket.split();
+        for number in 0..1000 {
+            if sender.send(vec![b'x'; 10_000]).await.is_err() {
+                return;
+            }
+            see(number.to_string());
+        }
+        while receiver.recv().await.is_some() {}
+    }
+    let fields = format!("Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n");
+    let mut play = plain::Play::new(App::new().ws("/", sends));
+    play.client.send(request(&fields).as_bytes());
+    play.settle(false);
+    let sent = seen().len();
+    assert!((1..100).contains(&sent), "{sent} messages of 10 kB were taken, though the client reads nothing");
+    play.settle(true);
+    while play.received.len() < 10_000_000 {
+        play.settle(true);
+    }
+    assert_eq!(seen().len(), 1000 - sent);
+}
+
+#[test]
+fn requests_that_open_nothing_say_why() {
+    let version = "Sec-WebSocket-Version: 13\r\n";
+    let key = format!("Sec-WebSocket-Key: {KEY}\r\n");
+    let app = || App::new().ws("/", echo);
+    for (fields, status, contains) in [
+        (key.clone(), "426", "sec-websocket-version: 13\r\n"),
+        (format!("{key}Sec-WebSocket-Version: 8\r\n"), "426", "sec-websocket-version: 13\r\n"),
+        (version.to_string(), "400", "Sec-WebSocket-Key"),
+        (format!("{version}Sec-WebSocket-Key: short\r\n"), "400", "Sec-WebSocket-Key"),
+        (format!("{version}{key}{key}"), "400", "Sec-WebSocket-Key"),
+        (format!("{version}{key}Origin: https://evil.example\r\n"), "403", "origin"),
+        (format!("{version}{key}Origin: null\r\n"), "403", "origin"),
+        (format!("{version}{key}Sec-WebSocket-Protocol: a b\r\n"), "400", "tokens"),
+        (format!("{version}{key}Origin: http://sim\r\n"), "101", "upgrade: websocket\r\n"),
+    ] {
+        let mut play = plain::Play::new(app());
+        play.send(request(&fields).as_bytes());
+        play.settle(true);
+        let answer = String::from_utf8_lossy(&play.received).into_owned();
+        assert_eq!(play.status(), status, "{fields}: {answer}");
+        let found = answer.to_lowercase().contains(&contains.to_lowercase());
+        assert!(found, "{fields}: {contains:?} is not in {answer}");
+    }
+    let mut play = plain::Play::new(app());
+    play.send(b"GET / HTTP/1.1\r\nHost: sim\r\n\r\n");
+    assert_eq!(play.status(), "426");
+}
+
+#[test]
+fn the_first_known_subprotocol_is_agreed_on() {
+    let app = || {
+        App::new().get("/", |upgrade: WebSocketUpgrade| {
+            upgrade.protocols(["v2", "v1"]).on_upgrade(async |mut socket: WebSocket| {
+                let name = socket.protocol().unwrap_or_default();
+                socket.send(name).await.expect("a successful send");
+            })
+        })
+    };
+    for (proposed, agreed) in [("v1, v2", "v2"), ("v1", "v1"), ("v3", "")] {
+        let fields =
+            format!("Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Protocol: {proposed}\r\n");
+        let (peer, head) = Peer::http1(app(), &request(&fields), "101");
+        let line = format!("\r\nsec-websocket-protocol: {agreed}\r\n");
+        assert_eq!(head.to_lowercase().contains(&line), !agreed.is_empty(), "{head}");
+        let expected = [&[0x81, agreed.len() as u8][..], agreed.as_bytes()].concat();
+        assert!(peer.heard().0.starts_with(&expected), "{proposed}: {:?}", peer.heard());
+    }
+}
