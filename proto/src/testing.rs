@@ -12,6 +12,7 @@ mod hpack;
 mod operations;
 mod scanners;
 mod target;
+mod ws;
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -25,6 +26,7 @@ pub(crate) use hpack::decode_huffman;
 pub use hpack::hpack;
 pub use operations::http2_operations;
 pub use target::target;
+pub use ws::{websocket, websocket_operations};
 
 /// Returns the ways in which tests cut an input: not at all, in two at each place, and into single bytes.
 pub fn splits(input: &[u8]) -> Vec<Vec<&[u8]>> {
@@ -119,6 +121,55 @@ mod tests {
             format!("{}{large}{}", "1\r\na\r\n".repeat(3), "1\r\na\r\n".repeat(3)),
         ] {
             check(chunked, format!("{text}0\r\n\r\n").as_bytes());
+        }
+    }
+
+    #[test]
+    fn websocket_frames() {
+        let masked = |head: &[u8], payload: &[u8]| [head, &[0; 4], payload].concat();
+        let frames = [
+            masked(&[0x81, 0x82], b"ab"),
+            masked(&[0x01, 0x83], "\u{20ac}".as_bytes()),
+            masked(&[0x01, 0x82], &"\u{20ac}".as_bytes()[..2]),
+            masked(&[0x80, 0x81], &"\u{20ac}".as_bytes()[2..]),
+            masked(&[0x89, 0x81], b"p"),
+            masked(&[0x8a, 0x80], b""),
+            masked(&[0x82, 0xfe, 0, 200], &[7; 200]),
+            masked(&[0xc1, 0x81], b"\xff"),
+            masked(&[0x02, 0x80], b""),
+            masked(&[0x00, 0x80], b""),
+            masked(&[0x88, 0x82], &1000_u16.to_be_bytes()),
+            masked(&[0x88, 0x83], b"\x03\xe8\xff"),
+            masked(&[0x88, 0x81], b"x"),
+            vec![0x81, 0x01, b'a'],
+        ];
+        for options in 0..8 {
+            for first in &frames {
+                for second in &frames {
+                    for third in [&frames[0], &frames[3], &frames[10]] {
+                        websocket(&[&[options, 0, 3][..], first, second, third].concat());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn websocket_frame_of_64_kib() {
+        websocket(&[&[0, 6, 255][..], &[0x82, 0xff, 0, 0, 0, 0, 0, 1, 0, 0], &[1, 2, 3, 4], &[7; 65_536]].concat());
+    }
+
+    #[test]
+    fn websocket_ends() {
+        for options in 0..8 {
+            for cut in [6, 255] {
+                for seed in [0_u8, 5, 60, 150, 199, 255] {
+                    let choices: Vec<u8> = (0..100_u8)
+                        .flat_map(|step| [step, step.wrapping_mul(37), seed.wrapping_add(step / 64)])
+                        .collect();
+                    websocket_operations(&[&[options, cut, 9][..], &choices].concat());
+                }
+            }
         }
     }
 
