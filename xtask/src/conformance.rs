@@ -1,4 +1,4 @@
-//! `cargo xtask conformance`: tests Highwire with third-party programs (h2spec, REDbot) and third-party data
+//! `cargo xtask conformance`: tests Highwire with third-party programs (h2spec, REDbot, Autobahn) and third-party data
 //! (http2jp/hpack-test-case).
 
 use std::fs::{self, File};
@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use crate::args::Args;
 use crate::process::{self, Running};
-use crate::{Error, Result, redbot};
+use crate::{Error, Result, autobahn, redbot};
 
 pub(crate) const HELP: &str = "\
 Tests Highwire with third-party conformance programs and data.
 
 Usage: cargo xtask conformance h2spec
        cargo xtask conformance redbot
+       cargo xtask conformance autobahn
        cargo xtask conformance hpack FOLDER
 
   h2spec   runs h2spec 2.2.1 with its strict cases against `highwire demo`, with and without TLS, on the engines
@@ -24,10 +25,13 @@ Usage: cargo xtask conformance h2spec
   redbot   checks files of `highwire serve`, compressed and not, with REDbot 2.7.1. Fails if an expected note is missing,
            or if a bad note or a warning is not among the exceptions in xtask/src/redbot.rs. Uses REDbot from
            target/tools, or installs it there with pip
+  autobahn plays 301 cases of the Autobahn test suite 25.10.1 for WebSockets against `highwire demo`, on the engines
+           readiness and, if io_uring is available, uring. All must pass, except three that the suite does not judge and
+           xtask/src/autobahn.rs explains. Uses the suite from target/tools, or installs it there with Python 2.7
   hpack    decodes the header blocks of other encoders, and encodes their fields again. FOLDER must contain the data of
            http2jp/hpack-test-case
 
-If h2spec or REDbot is missing and cannot be installed, the command prints `not run` and fails.
+If h2spec, REDbot or Autobahn is missing and cannot be installed, the command prints `not run` and fails.
 ";
 
 /// The folder of the h2spec that this command builds. The name contains the version.
@@ -83,13 +87,20 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
                 None => redbot::redbot(root),
             }
         }
+        Some("autobahn") => {
+            args.finish()?;
+            match autobahn::missing(root, true) {
+                Some(reason) => Err(Error::Failed(format!("not run: {reason}"))),
+                None => autobahn::autobahn(root),
+            }
+        }
         Some("hpack") => {
             let folder = args.word().ok_or_else(|| Error::Usage("`conformance hpack` needs a FOLDER".into()))?;
             args.finish()?;
             hpack(root, Path::new(&folder))
         }
         _ => Err(Error::Usage(
-            "`conformance` needs one of `h2spec`, `redbot` and `hpack`; see `cargo xtask conformance --help`".into(),
+            "`conformance` needs one of `h2spec`, `redbot`, `autobahn` and `hpack`; see `cargo xtask conformance --help`".into(),
         )),
     }
 }

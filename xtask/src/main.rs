@@ -4,6 +4,7 @@
 
 mod args;
 mod attack;
+mod autobahn;
 mod bench;
 mod conformance;
 mod fuzz;

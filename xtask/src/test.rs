@@ -13,7 +13,7 @@ use crate::process::{
     self, AB, BROTLI, CHROMIUM, CURL, GCC, H2LOAD, HTTPX, HYPER_H2, LIBEVENT, LIBURING, OPENSSL, PRLIMIT,
     PYTHON_BROTLI, REQUESTS, STRACE, Tool, WGET, WRK, ZSTD,
 };
-use crate::{Error, Result, attack, bench, conformance, fuzz, portability, redbot, tidy};
+use crate::{Error, Result, attack, autobahn, bench, conformance, fuzz, portability, redbot, tidy};
 
 pub(crate) const HELP: &str = "\
 Runs the tests and checks of the project in order and prints a summary. Steps after a failed one still run.
@@ -55,6 +55,8 @@ enum Need {
     H2spec,
     /// REDbot, which is installed with pip.
     Redbot,
+    /// The Autobahn test suite, which is installed with pip for Python 2.7.
+    Autobahn,
     /// The Rust compiler with the source of its standard library that [`portability`] uses.
     Portability,
     /// The nightly toolchain with cargo-fuzz.
@@ -135,6 +137,7 @@ const STEPS: &[Step] = &[
     Step { name: "h2spec", long: false, needs: &[Need::H2spec], action: Action::Do(conformance::h2spec) },
     Step { name: "attacks", long: false, needs: &[], action: Action::Do(attack::short) },
     Step { name: "redbot", long: false, needs: &[Need::Redbot], action: Action::Do(redbot::redbot) },
+    Step { name: "autobahn", long: false, needs: &[Need::Autobahn], action: Action::Do(autobahn::autobahn) },
     Step {
         name: "bench programs",
         long: false,
@@ -204,6 +207,9 @@ fn fetch_tools(root: &Path) -> Result<()> {
     }
     if let Some(missing) = redbot::missing(root, true) {
         println!("not run: tests that need redbot; {missing}");
+    }
+    if let Some(missing) = autobahn::missing(root, true) {
+        println!("not run: tests that need autobahn; {missing}");
     }
     Ok(())
 }
@@ -364,6 +370,7 @@ impl Need {
             }
             Self::H2spec => conformance::h2spec_missing(root, install).map_or(Ok(()), Err),
             Self::Redbot => redbot::missing(root, install).map_or(Ok(()), Err),
+            Self::Autobahn => autobahn::missing(root, install).map_or(Ok(()), Err),
             Self::Portability => portability::missing(root, install).map_or(Ok(()), Err),
             Self::Fuzz => fuzz::missing(install).map_or(Ok(()), Err),
             Self::CargoCommand(name) => {

@@ -1,0 +1,163 @@
+//! `cargo xtask conformance autobahn`: tests the WebSocket of `highwire demo` with the Autobahn test suite.
+//!
+//! The suite's fuzzing client plays its cases against `/ws`, which echoes messages. A case passes if its behaviour and
+//! its closing are `OK`. `NON-STRICT` counts as a failure. `INFORMATIONAL`, which the suite uses if the RFC leaves the
+//! behaviour open, is a failure unless the case is listed here with a reason.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::conformance::{BUILD, REPORTS, create, read, serve};
+use crate::{Error, Result, process};
+
+/// The test suite with a fixed version, so that the cases stay the same, and the last virtualenv for Python 2.
+const SUITE: &str = "autobahntestsuite==25.10.1";
+const VIRTUALENV: &str = "virtualenv==20.15.1";
+
+const FOLDER: &str = "target/tools/autobahntestsuite-25.10.1";
+
+/// The cases to play: all but compression (12 and 13), which is not negotiated.
+const CASES: &str = "\"1.*\", \"2.*\", \"3.*\", \"4.*\", \"5.*\", \"6.*\", \"7.*\", \"9.*\", \"10.*\"";
+
+/// The number of these cases.
+const COUNT: usize = 301;
+
+/// Cases that the suite does not judge, with our behaviour and its reason. The check also fails if a row is not needed.
+const INFORMATIONAL: &[(&str, &str)] = &[
+    (
+        "7.1.6",
+        "a Close frame directly behind a message of 256 KiB: the echo is sent, then the answer to the Close frame",
+    ),
+    ("7.13.1", "a Close frame with the code 5000, which no specification defines: answered with the code 1002"),
+    ("7.13.2", "a Close frame with the code 65535, which no specification defines: answered with the code 1002"),
+];
+
+/// The time limit of a run. A good run takes two to four minutes.
+const RUN: Duration = Duration::from_secs(15 * 60);
+
+/// Returns a message if the suite is missing. With `install`, tries to install it first.
+pub(crate) fn missing(root: &Path, install: bool) -> Option<String> {
+    let program = program(root);
+    if !program.is_file()
+        && install
+        && let Some(python) = process::find_program("python2.7")
+    {
+        println!("installing {SUITE}");
+        let (folder, virtualenv) = (root.join(FOLDER), root.join("target/tools/virtualenv-20.15.1"));
+        let python2 = |arguments: &[&str]| {
+            let mut command = Command::new(&python);
+            // pyenv's python2.7 needs to know the version if another one is the default.
+            command.args(arguments).env("PYENV_VERSION", "2.7.18").env("PYTHONPATH", &virtualenv);
+            command
+        };
+        let (into, at) = (virtualenv.display().to_string(), folder.display().to_string());
+        let mut pip = Command::new(folder.join("bin/pip"));
+        pip.args(["install", "--quiet", "--disable-pip-version-check", SUITE]);
+        let until = Instant::now() + BUILD;
+        for mut command in [
+            python2(&["-m", "pip", "install", "--quiet", "--target", &into, VIRTUALENV]),
+            python2(&["-m", "virtualenv", "--quiet", &at]),
+            pip,
+        ] {
+            if let Err(error) = process::run_until(&mut command, until) {
+                println!("{}", error.reason());
+            }
+        }
+    }
+    let how = format!("Python 2.7 with {VIRTUALENV}, and in {FOLDER} `pip install {SUITE}`");
+    (!program.is_file()).then(|| format!("the Autobahn test suite is missing ({how})"))
+}
+
+fn program(root: &Path) -> PathBuf {
+    root.join(FOLDER).join("bin/wstest")
+}
+
+/// Plays the cases on each engine. Returns an error with all failed cases.
+pub(crate) fn autobahn(root: &Path) -> Result<()> {
+    let build = ["build", "--release", "--package", "highwire-cli", "--target-dir", "target"];
+    process::run_shown(Command::new("cargo").current_dir(root).args(build))?;
+    let mut wrong = Vec::new();
+    for engine in ["readiness", "uring"] {
+        let reports = root.join(REPORTS).join(format!("autobahn-{engine}"));
+        fs::create_dir_all(&reports).map_err(|error| Error::doing(reports.display(), error))?;
+        let log = reports.join("server.log");
+        let (_running, port) = serve(root, engine, &["demo", "--workers", "1", "--listen", "127.0.0.1:0"], &log)?;
+        let specification = reports.join("fuzzingclient.json");
+        let text = format!(
+            "{{\"outdir\": {:?}, \"servers\": [{{\"agent\": \"highwire\", \"url\": \"ws://127.0.0.1:{port}/ws\"}}], \
+             \"cases\": [{CASES}], \"exclude-cases\": [], \"exclude-agent-cases\": {{}}}}",
+            reports.display().to_string()
+        );
+        fs::write(&specification, text).map_err(|error| Error::doing(specification.display(), error))?;
+        let mut command = Command::new(program(root));
+        command.current_dir(&reports).args(["--mode", "fuzzingclient", "--spec"]).arg(&specification);
+        process::run_until(command.stdout(create(&reports.join("wstest.log"))?), Instant::now() + RUN)?;
+        if read(&log)?.contains("io_uring is unavailable") {
+            println!("autobahn {engine}: not run: io_uring is unavailable");
+            continue;
+        }
+        let report = read(&reports.join("index.json"))?;
+        let results = results(&report);
+        let found = judge(&results);
+        println!("autobahn {engine}: {} cases, {} wrong", results.len(), found.len());
+        wrong.extend(found.into_iter().map(|found| format!("{engine}: {found}")));
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(Error::Failed(wrong.join("\n"))) }
+}
+
+/// A case, its behaviour, and its behaviour at the close.
+type Case<'r> = (&'r str, &'r str, &'r str);
+
+/// Returns the cases of a report, in which each name and each value has a line of its own.
+fn results(report: &str) -> Vec<Case<'_>> {
+    let mut cases: Vec<Case<'_>> = Vec::new();
+    for line in report.lines() {
+        let Some((name, value)) = line.trim().split_once(": ") else { continue };
+        let (name, value) = (name.trim_matches('"'), value.trim_end_matches(',').trim_matches('"'));
+        match (name, cases.last_mut()) {
+            ("behavior", Some(case)) => case.1 = value,
+            ("behaviorClose", Some(case)) => case.2 = value,
+            _ if name.starts_with(|first: char| first.is_ascii_digit()) => cases.push((name, "", "")),
+            _ => {}
+        }
+    }
+    cases
+}
+
+/// Returns the problems in the results.
+fn judge(results: &[Case<'_>]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if results.len() != COUNT {
+        wrong.push(format!("{} cases were played instead of {COUNT}", results.len()));
+    }
+    for &(name, behaviour, closing) in results {
+        let is_listed = INFORMATIONAL.iter().any(|(listed, _)| *listed == name);
+        let expected = if is_listed { "INFORMATIONAL" } else { "OK" };
+        if (behaviour, closing) != (expected, expected) {
+            wrong.push(format!("case {name} is {behaviour}, at the close {closing}, and not {expected}"));
+        }
+    }
+    let unused = INFORMATIONAL.iter().filter(|(listed, _)| !results.iter().any(|(name, ..)| name == listed));
+    wrong.extend(unused.map(|(listed, _)| format!("the row of case {listed} is not needed")));
+    wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_are_read_from_the_report_and_judged() {
+        let report = "{\n   \"highwire\": {\n      \"1.1.1\": {\n         \"behavior\": \"OK\",\n         \
+                      \"behaviorClose\": \"OK\",\n         \"duration\": 1\n      },\n      \"7.13.1\": {\n         \
+                      \"behavior\": \"INFORMATIONAL\",\n         \"behaviorClose\": \"FAILED\"\n      }\n   }\n}\n";
+        let cases = results(report);
+        assert_eq!(cases, [("1.1.1", "OK", "OK"), ("7.13.1", "INFORMATIONAL", "FAILED")]);
+        let wrong = judge(&cases);
+        assert_eq!(wrong[0], "2 cases were played instead of 301");
+        assert_eq!(wrong[1], "case 7.13.1 is INFORMATIONAL, at the close FAILED, and not INFORMATIONAL");
+        assert_eq!(wrong.len(), 4, "two rows of the list were not played: {wrong:?}");
+    }
+}
