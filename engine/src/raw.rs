@@ -95,6 +95,9 @@ pub(crate) struct Raw {
     reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
     connection: Option<Waker>,
+    /// True while an HTTP/1 connection polls the task. What the task does then needs no wake, because the connection
+    /// looks for it after the poll.
+    pub(crate) is_polled: bool,
 }
 
 impl Raw {
@@ -103,14 +106,19 @@ impl Raw {
         Raw { connection: Some(connection), flushed: true, ..Raw::default() }
     }
 
-    /// Keeps received bytes for the reader, or drops them if the reader is gone.
+    /// Keeps received bytes for the reader, or drops them if the reader is gone. The caller must then poll the tunnel's
+    /// task. Wakes the reader if it is part of another task.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         if self.reader_gone {
             return;
         }
         self.bytes += bytes.len();
         self.held += self.received.push(bytes);
-        self.reader.take().into_iter().for_each(Waker::wake);
+        if let Some(reader) = self.reader.take()
+            && !self.connection.as_ref().is_some_and(|connection| connection.will_wake(&reader))
+        {
+            reader.wake();
+        }
     }
 
     /// Ends the received bytes and wakes the task. The first reason is kept, but [`Ended::Broken`] replaces any other.
@@ -185,7 +193,9 @@ impl Raw {
     }
 
     fn wake_connection(&self) {
-        self.connection.iter().for_each(Waker::wake_by_ref);
+        if !self.is_polled {
+            self.connection.iter().for_each(Waker::wake_by_ref);
+        }
     }
 }
 

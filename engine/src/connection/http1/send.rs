@@ -362,11 +362,15 @@ impl Connection {
     pub(in crate::connection) fn drive_tunnel(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let number = self.transport.task().number();
         let Some(tunnel) = self.exchange.as_mut().and_then(|exchange| exchange.tunnel_mut()) else { return };
-        if tunnel.poll(&worker.context.inbox.waker(number)).is_err() {
+        let raw = tunnel.raw.clone();
+        raw.borrow_mut().is_polled = true;
+        let polled = tunnel.poll(&worker.context.inbox.waker(number));
+        let mut raw = raw.borrow_mut();
+        raw.is_polled = false;
+        if polled.is_err() {
+            drop(raw);
             return self.abort(worker, out);
         }
-        let raw = tunnel.raw.clone();
-        let mut raw = raw.borrow_mut();
         if !self.transport.blocked {
             if !raw.outgoing.is_empty() {
                 self.send_written(&mut raw, worker, out);
