@@ -93,7 +93,9 @@ pub(crate) struct Raw {
     reader_gone: bool,
     writer_gone: bool,
     reader: Option<Waker>,
-    pub(crate) writer: Option<Waker>,
+    writer: Option<Waker>,
+    /// The waker of a second task that waits for room, besides the one that writes.
+    room: Option<Waker>,
     connection: Option<Waker>,
     /// True while an HTTP/1 connection polls the task. What the task does then needs no wake, because the connection
     /// looks for it after the poll.
@@ -137,14 +139,19 @@ impl Raw {
 
     fn wake(&mut self) {
         self.reader.take().into_iter().for_each(Waker::wake);
-        self.writer.take().into_iter().for_each(Waker::wake);
+        self.wake_writer();
+    }
+
+    /// Wakes the tasks that wait for room, or until the written bytes are sent.
+    pub(crate) fn wake_writer(&mut self) {
+        self.writer.take().into_iter().chain(self.room.take()).for_each(Waker::wake);
     }
 
     /// Sets `flushed`, and wakes the task that waits for it.
     pub(crate) fn mark_flushed(&mut self) {
         if !std::mem::replace(&mut self.flushed, true) {
             self.wants_flush = false;
-            self.writer.take().into_iter().for_each(Waker::wake);
+            self.wake_writer();
         }
     }
 
@@ -349,9 +356,15 @@ impl RawWriter {
         Poll::Ready(Ok(()))
     }
 
-    /// Returns true if fewer than 64 KiB wait for the peer.
-    pub fn has_room(&self) -> bool {
-        self.raw.borrow().outgoing_held < RAW_BYTES
+    /// Polls until fewer than 64 KiB wait for the peer, or the connection is broken. A task other than the one that
+    /// writes may wait here at the same time, so that it can answer the peer.
+    pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut raw = self.raw.borrow_mut();
+        if raw.outgoing_held < RAW_BYTES || raw.is_broken() {
+            return Poll::Ready(());
+        }
+        raw.room = Some(cx.waker().clone());
+        Poll::Pending
     }
 
     /// See [`RawReader::ended`].

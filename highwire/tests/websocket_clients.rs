@@ -6,7 +6,10 @@ use highwire::App;
 use highwire::server::{Engine, Handle};
 use highwire::ws::{Message, WebSocket};
 use socket2::SockRef;
+use std::io::Write;
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::{Message as Theirs, WebSocket as Client};
@@ -90,6 +93,36 @@ fn many_clients_talk_at_the_same_time_and_some_vanish() {
             std::thread::yield_now();
         }
         drop(clients);
+        handle.shutdown();
+    }
+}
+
+/// A regression test: on io_uring, eight such clients once kept all others waiting for as long as they liked.
+#[test]
+fn floods_of_empty_frames_leave_others_their_turn() {
+    for engine in [Engine::Uring, Engine::Readiness] {
+        let handle = serve(engine);
+        let mut bystander = connect(&handle);
+        let floods: Vec<TcpStream> = (0..16).map(|_| connect(&handle).get_ref().try_clone().unwrap()).collect();
+        let done = Arc::new(AtomicBool::new(false));
+        let flooding = std::thread::spawn({
+            let done = done.clone();
+            move || {
+                let frames = [0x8a, 0x80, 0, 0, 0, 0].repeat(20_000);
+                floods.iter().for_each(|flood| flood.set_nonblocking(true).unwrap());
+                // A frame may be cut, and the server then ends that connection sooner or later.
+                while !done.load(Ordering::Relaxed) {
+                    floods.iter().for_each(|mut flood| drop(flood.write(&frames)));
+                }
+            }
+        });
+        for number in 0..100 {
+            let message = Theirs::text(number.to_string());
+            bystander.send(message.clone()).unwrap();
+            assert_eq!(bystander.read().unwrap(), message, "{engine:?}");
+        }
+        done.store(true, Ordering::Relaxed);
+        flooding.join().unwrap();
         handle.shutdown();
     }
 }

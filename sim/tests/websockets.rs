@@ -195,11 +195,88 @@ fn silent_peers_get_a_ping_and_are_let_go() {
         client.say(|ws, out| ws.send_pong(b"", out));
         client.tunnel.pass(29);
         client.say(|ws, out| ws.send_text("a", out));
-        client.tunnel.pass(31);
-        assert_eq!(client.hear(), ["a"], "{name}: it was heard, so it gets no ping yet");
-        client.tunnel.pass(90);
-        assert_eq!(client.hear()[..2], ["ping ", "close 1000 "], "{name}");
-        assert_eq!(seen(), ["the peer is silent and does not answer a Ping frame", "over"], "{name}");
+        client.tunnel.pass(29);
+        assert_eq!(client.hear(), ["a"], "{name}: it was heard 29 seconds ago");
+        client.tunnel.pass(2);
+        assert_eq!(client.hear(), ["ping "], "{name}");
+        client.tunnel.pass(27);
+        assert!(client.hear().is_empty(), "{name}");
+        client.tunnel.pass(4);
+        assert_eq!(client.hear()[..1], ["close 1000 "], "{name}");
+        assert_eq!(seen(), ["the peer is silent and does not answer Ping or Close frames", "over"], "{name}");
+    }
+}
+
+#[test]
+fn a_message_that_arrives_too_slowly_is_given_up() {
+    for (name, mut client) in Client::all(echo) {
+        client.say(|ws, out| ws.send_part(ws::Kind::Binary, &[1; 1000], false, out));
+        for _ in 0..4 {
+            client.tunnel.pass(7);
+            client.say(|ws, out| ws.send_part(ws::Kind::Binary, &[1; 1000], false, out));
+            assert!(client.hear().is_empty(), "{name}");
+        }
+        client.tunnel.pass(4);
+        assert_eq!(client.hear()[..1], ["close 1008 a message arrives too slowly"], "{name}");
+        assert_eq!(seen().last().map(String::as_str), Some("over"), "{name}");
+    }
+    for (name, mut client) in Client::all(echo) {
+        // Half of a header. Complete messages do not count.
+        client.say(|ws, out| ws.send_text("a", out));
+        client.tunnel.say(&[0x81]);
+        client.tunnel.pass(32);
+        assert_eq!(client.hear()[..2], ["a", "close 1008 a message arrives too slowly"], "{name}");
+        seen();
+    }
+    for (name, mut client) in Client::all(echo) {
+        // 1 KB per second is enough for a message of any length.
+        for _ in 0..90 {
+            client.say(|ws, out| ws.send_part(ws::Kind::Binary, &[1; 1000], false, out));
+            client.tunnel.pass(1);
+        }
+        client.say(|ws, out| ws.send_part(ws::Kind::Binary, b"", true, out));
+        assert_eq!(client.hear(), ["90000 bytes"], "{name}");
+    }
+}
+
+#[test]
+fn a_close_from_another_task_has_its_deadline_although_the_receiver_waits() {
+    async fn closes_later(socket: WebSocket) {
+        let (mut sender, mut receiver) = socket.split();
+        highwire::spawn(async move {
+            highwire::time::sleep(29 * SECOND).await;
+            sender.close(4000, "enough").await.expect("a successful close");
+            // The sender stays.
+            highwire::time::sleep(1000 * SECOND).await;
+            drop(sender);
+        });
+        while let Some(message) = receiver.recv().await {
+            see(format!("{message:?}"));
+        }
+        see("over");
+    }
+    for (name, mut client) in Client::all(closes_later) {
+        client.tunnel.pass(30);
+        assert_eq!(client.hear(), ["close 4000 enough"], "{name}");
+        client.tunnel.pass(7);
+        assert!(seen().is_empty(), "{name}: the peer has ten seconds to answer");
+        client.tunnel.pass(4);
+        assert_eq!(seen(), ["Err(Silent)", "over"], "{name}");
+    }
+}
+
+#[test]
+fn a_ping_behind_answers_that_fill_the_buffer_is_answered_when_there_is_room() {
+    for (name, mut client) in Client::all(echo) {
+        let mut out = Vec::new();
+        for _ in 0..63 {
+            client.ws.send_binary(&[b'x'; 980], &mut out).expect("a message");
+        }
+        client.ws.send_ping(b"last", &mut out).expect("a ping");
+        client.tunnel.say(&out);
+        client.tunnel.pass(1);
+        let heard = client.hear();
+        assert_eq!((heard.len(), heard.last().map(String::as_str)), (64, Some("pong last")), "{name}");
     }
 }
 
@@ -234,7 +311,7 @@ fn a_handler_that_closes_waits_for_the_answer_but_not_for_ever() {
     seen();
     for (name, mut client) in clients {
         client.tunnel.pass(12);
-        assert_eq!(seen(), ["the peer is silent and does not answer a Ping frame", "over"], "{name}");
+        assert_eq!(seen(), ["the peer is silent and does not answer Ping or Close frames", "over"], "{name}");
         assert_eq!(client.hear(), ["close 4000 enough", "end"], "{name}");
     }
 }
@@ -293,6 +370,8 @@ fn requests_that_open_nothing_say_why() {
         (version.to_string(), "400", "Sec-WebSocket-Key"),
         (format!("{version}Sec-WebSocket-Key: short\r\n"), "400", "Sec-WebSocket-Key"),
         (format!("{version}{key}{key}"), "400", "Sec-WebSocket-Key"),
+        (format!("{version}{key}Sec-WebSocket-Version: 8\r\n"), "426", "sec-websocket-version: 13\r\n"),
+        (format!("{version}{key}Origin: http://sim\r\nOrigin: https://evil.example\r\n"), "403", "origin"),
         (format!("{version}{key}Origin: https://evil.example\r\n"), "403", "origin"),
         (format!("{version}{key}Origin: null\r\n"), "403", "origin"),
         (format!("{version}{key}Sec-WebSocket-Protocol: a b\r\n"), "400", "tokens"),

@@ -6,6 +6,7 @@ use super::http1::H1;
 use super::out::Out;
 use super::transport::Transport;
 use super::work::Left;
+use crate::exchange::Exchange;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::service::Service;
 use crate::worker::WorkerContext;
@@ -40,11 +41,11 @@ impl Connection {
         });
     }
 
-    /// Calls [`drive`](Self::drive), and then settles the connection. Over HTTP/2, or if a handler takes a request body
-    /// in parts, charges the time of `drive` as work of the connection.
+    /// Calls [`drive`](Self::drive), and then settles the connection. Over HTTP/2, in a tunnel, or if a handler takes a
+    /// request body in parts, charges the time of `drive` as work of the connection.
     fn drive_timed(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
-        let is_fed =
-            self.http2.is_some() || self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader());
+        let takes_parts = |exchange: &Exchange| exchange.incoming.has_reader() || exchange.tunnel().is_some();
+        let is_fed = self.http2.is_some() || self.exchange.as_deref().is_some_and(takes_parts);
         let begun = if is_fed { (worker.stopwatch)() } else { 0 };
         self.drive(worker, head, out);
         if is_fed {

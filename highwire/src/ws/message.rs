@@ -85,9 +85,11 @@ pub struct CloseFrame {
 pub enum Error {
     /// The connection is broken, or the peer has ended it without a Close frame. Bytes that were not sent are lost.
     Broken,
-    /// The peer has neither sent anything nor answered a Ping frame in time.
+    /// The peer has not answered a Ping frame or a Close frame in time, or no byte has passed for
+    /// [`Timeouts::tunnel`](crate::server::Timeouts::tunnel).
     Silent,
-    /// The peer has broken the protocol or a limit. A Close frame with the code and the text was sent.
+    /// The peer has broken the protocol or a limit. A Close frame with the code and the text was sent, unless another
+    /// one was sent before.
     Refused(Failure),
     /// The message cannot be sent: its Close frame was sent before, or the message is invalid.
     Unsendable(Misuse),
@@ -97,7 +99,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Broken => f.write_str("the connection ended without a Close frame"),
-            Error::Silent => f.write_str("the peer is silent and does not answer a Ping frame"),
+            Error::Silent => f.write_str("the peer is silent and does not answer Ping or Close frames"),
             Error::Refused(failure) => write!(f, "the peer broke the protocol: {failure} ({})", failure.code),
             Error::Unsendable(misuse) => write!(f, "the message cannot be sent: {misuse}"),
         }

@@ -2,16 +2,18 @@
 
 use super::message::{CloseFrame, Error, Failure, Message, Utf8Bytes};
 use super::upgrade::Settings;
-use crate::time::{Sleep, sleep};
 use bytes::{Buf, Bytes, BytesMut};
+use highwire_engine::context;
 use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter};
+use highwire_engine::time::{Sleep, sleep};
+use highwire_io::Instant;
 use highwire_proto::ws::state::State;
 use highwire_proto::ws::{Connection, Event, HEADER_BYTES, Kind, Misuse, code};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// A received message up to this length is copied out of the receive buffer, so that it does not keep a large buffer in
@@ -27,12 +29,18 @@ const MESSAGES_A_TURN: u32 = 64;
 /// The time in which the peer must answer our Close frame.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
+/// The period in which the bytes of an incomplete message are counted.
+const MESSAGE_PERIOD: Duration = Duration::from_secs(30);
+
+/// The least number of bytes of an incomplete message in a [`MESSAGE_PERIOD`]: 512 a second.
+const MESSAGE_PERIOD_BYTES: u64 = 512 * MESSAGE_PERIOD.as_secs();
+
 /// A WebSocket connection.
 ///
 /// It answers Ping and Close frames while [`recv`](Self::recv) waits, and sends Ping frames to a silent peer. Therefore
-/// a handler should always receive, even if it expects nothing. When the server stops, `recv` sends a Close frame with
-/// the code 1001. When both halves of the connection are dropped, a Close frame with the code 1000 is sent if none was
-/// before.
+/// a handler should always receive, even if it expects nothing: a handler that sends on its own splits the connection
+/// and receives in a second task. When the server stops, `recv` sends a Close frame with the code 1001. When the
+/// receiving half is dropped, a Close frame with the code 1000 is sent if none was before.
 #[derive(Debug)]
 pub struct WebSocket {
     sender: WebSocketSender,
@@ -52,6 +60,8 @@ pub struct WebSocketReceiver {
     core: Rc<RefCell<Core>>,
     /// Received bytes that are not parsed yet.
     window: BytesMut,
+    /// The size of the buffer that `window` is a part of.
+    window_held: usize,
     /// The parts of an incomplete message.
     message: Vec<u8>,
     /// The number of bytes that the connection is charged for `window` and `message`.
@@ -61,11 +71,14 @@ pub struct WebSocketReceiver {
     /// True if no more messages will be returned.
     is_over: bool,
     ping_interval: Option<Duration>,
-    alarm: Option<Sleep>,
-    /// True if bytes have arrived since the last alarm.
-    heard: bool,
-    /// True if a Ping frame was sent at the last alarm.
+    /// The moment at which bytes arrived last.
+    heard: Instant,
+    /// True if a Ping frame was sent after that.
     pinged: bool,
+    /// The beginning of the current period of an incomplete message, and the number of bytes that have arrived in it.
+    incomplete: Option<(Instant, u64)>,
+    /// A timer for the earliest deadline, or for an earlier moment, and that moment.
+    alarm: Option<(Instant, Sleep)>,
 }
 
 /// The part of a connection that both halves use.
@@ -75,6 +88,10 @@ struct Core {
     writer: RawWriter,
     /// The bytes of the last Ping frame, if its answer was not sent yet.
     pong: Option<Bytes>,
+    /// The moment until which the peer must answer our Close frame.
+    close_due: Option<Instant>,
+    /// The task that waits for a message, which must learn of `close_due`.
+    receiver: Option<Waker>,
     subprotocol: Option<String>,
 }
 
@@ -82,19 +99,23 @@ impl WebSocket {
     pub(super) fn new(stream: RawStream, connection: Connection, settings: &Settings) -> WebSocket {
         let (reader, writer) = stream.split();
         let subprotocol = settings.subprotocol.clone();
-        let core = Rc::new(RefCell::new(Core { connection, writer, pong: None, subprotocol }));
+        let (pong, close_due, receiver) = (None, None, None);
+        let core = Core { connection, writer, pong, close_due, receiver, subprotocol };
+        let core = Rc::new(RefCell::new(core));
         let receiver = WebSocketReceiver {
             reader,
             core: core.clone(),
             window: BytesMut::new(),
+            window_held: 0,
             message: Vec::new(),
             kept: 0,
             streak: 0,
             is_over: false,
             ping_interval: settings.ping_interval,
-            alarm: None,
-            heard: false,
+            heard: context::now(),
             pinged: false,
+            incomplete: None,
+            alarm: None,
         };
         WebSocket { sender: WebSocketSender { core }, receiver }
     }
@@ -165,19 +186,32 @@ impl WebSocketReceiver {
 
     /// Polls for the next message, as [`recv`](Self::recv) does.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
-        if self.streak >= MESSAGES_A_TURN {
-            self.streak = 0;
+        let polled = if self.streak >= MESSAGES_A_TURN {
             cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        let polled = self.poll_next(cx);
+            // A peer that always has another message must not escape the deadlines.
+            self.see_drain();
+            self.poll_alarm(cx)
+        } else {
+            self.poll_next(cx)
+        };
         match &polled {
             Poll::Pending => self.streak = 0,
-            Poll::Ready(Some(Err(_)) | None) => self.is_over = true,
             Poll::Ready(Some(Ok(_))) => self.streak += 1,
+            Poll::Ready(Some(Err(_)) | None) => {
+                self.is_over = true;
+                (self.window, self.window_held, self.message) = (BytesMut::new(), 0, Vec::new());
+            }
         }
         self.charge();
         polled
+    }
+
+    /// Sends a Close frame if the server is stopping.
+    fn see_drain(&mut self) {
+        let core = &mut *self.core.borrow_mut();
+        if core.writer.ended() == Some(Ended::Draining) {
+            core.close(code::GOING_AWAY, "the server stops");
+        }
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
@@ -187,13 +221,10 @@ impl WebSocketReceiver {
             {
                 return Poll::Ready(Some(message));
             }
-            self.core.borrow_mut().answer_ping();
+            self.core.borrow_mut().answer_ping(cx);
             match self.reader.poll_read(cx) {
                 Poll::Ready(Ok(Some(bytes))) => self.add(bytes),
-                Poll::Ready(Ok(None)) if self.reader.ended() == Some(Ended::Draining) => {
-                    self.core.borrow_mut().close(code::GOING_AWAY, "the server stops");
-                    self.alarm = None;
-                }
+                Poll::Ready(Ok(None)) if self.reader.ended() == Some(Ended::Draining) => self.see_drain(),
                 Poll::Ready(Ok(None)) if self.reader.ended() == Some(Ended::Idle) => {
                     return Poll::Ready(Some(Err(Error::Silent)));
                 }
@@ -206,12 +237,16 @@ impl WebSocketReceiver {
 
     /// Appends received bytes to the window. Usually the window is empty, and the bytes are not copied.
     fn add(&mut self, bytes: Bytes) {
-        self.heard = true;
+        (self.heard, self.pinged) = (context::now(), false);
+        if let Some((_, count)) = &mut self.incomplete {
+            *count += bytes.len() as u64;
+        }
         if self.window.is_empty() {
             self.window = bytes.try_into_mut().unwrap_or_else(|bytes| BytesMut::from(&bytes[..]));
         } else {
             self.window.extend_from_slice(&bytes);
         }
+        self.window_held = self.window.capacity();
     }
 
     /// Parses the window up to the end of the next message or control frame. Returns `None` if more bytes are needed.
@@ -229,10 +264,13 @@ impl WebSocketReceiver {
             let consumed = received.consumed;
             let message = match received.event {
                 Event::NeedMore => {
-                    self.window.advance(consumed);
-                    if self.window.is_empty() {
-                        // Frees the buffer.
-                        self.window = BytesMut::new();
+                    // The rest is less than a control frame, so it is copied, and the buffer is freed.
+                    self.window = BytesMut::from(&self.window[consumed..]);
+                    self.window_held = self.window.capacity();
+                    if !core.connection.is_within_message() && self.window.is_empty() {
+                        self.incomplete = None;
+                    } else if self.incomplete.is_none() {
+                        self.incomplete = Some((context::now(), 0));
                     }
                     return None;
                 }
@@ -251,14 +289,14 @@ impl WebSocketReceiver {
                 Event::Ping(bytes) => {
                     let bytes = Bytes::copy_from_slice(bytes);
                     core.pong = Some(bytes.clone());
-                    core.answer_ping();
+                    core.answer_ping(&mut Context::from_waker(Waker::noop()));
                     Some(Ok(Message::Ping(bytes)))
                 }
                 Event::Pong(bytes) => Some(Ok(Message::Pong(Bytes::copy_from_slice(bytes)))),
                 Event::Close { code, reason } => {
                     self.is_over = true;
                     let frame = code.map(|code| CloseFrame { code, reason: reason.into() });
-                    core.answer_ping();
+                    core.answer_ping(&mut Context::from_waker(Waker::noop()));
                     // Fails if the Close frame answers ours.
                     let _ = core.send(Message::Close(
                         frame.clone().map(|frame| CloseFrame { reason: Utf8Bytes::new(), ..frame }),
@@ -268,35 +306,66 @@ impl WebSocketReceiver {
             };
             self.window.advance(consumed);
             if message.is_some() {
+                if !core.connection.is_within_message() {
+                    self.incomplete = None;
+                }
                 return message;
             }
         }
     }
 
-    /// Polls the alarm, which fires if the peer is silent: first sends a Ping frame, and then ends the connection.
+    /// Waits until the next deadline: for the answer to our Close frame, for the bytes of an incomplete message, or for
+    /// any byte. A silent peer first gets a Ping frame.
     fn poll_alarm(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
-        let is_closing = self.core.borrow().connection.outgoing() == State::Closed;
-        let Some(wait) = (if is_closing { Some(CLOSE_WAIT) } else { self.ping_interval }) else { return Poll::Pending };
         loop {
-            let alarm = self.alarm.get_or_insert_with(|| sleep(wait));
-            if Pin::new(alarm).poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            self.alarm = None;
-            if is_closing || (!self.heard && self.pinged) {
+            let now = context::now();
+            let close_due = self.core.borrow().close_due;
+            let ping_due = self.ping_interval.map(|interval| {
+                // After the Ping frame, the peer has the interval once more.
+                self.heard + interval * if self.pinged { 2 } else { 1 }
+            });
+            let message_due = self.incomplete.map(|(begun, _)| begun + MESSAGE_PERIOD);
+            if close_due.is_some_and(|due| due <= now) {
                 return Poll::Ready(Some(Err(Error::Silent)));
             }
-            self.pinged = !std::mem::take(&mut self.heard);
-            if self.pinged {
-                // Fails if a message that is sent in parts has not ended, which cannot be here.
+            if let Some((begun, count)) = self.incomplete
+                && begun + MESSAGE_PERIOD <= now
+            {
+                if count < MESSAGE_PERIOD_BYTES {
+                    let failure = Failure { code: code::POLICY, text: "a message arrives too slowly" };
+                    self.core.borrow_mut().close(failure.code, failure.text);
+                    return Poll::Ready(Some(Err(Error::Refused(failure))));
+                }
+                self.incomplete = Some((now, 0));
+                continue;
+            }
+            if ping_due.is_some_and(|due| due <= now) && close_due.is_none() {
+                if std::mem::replace(&mut self.pinged, true) {
+                    return Poll::Ready(Some(Err(Error::Silent)));
+                }
+                // Fails if the connection is broken, which the next read reports.
                 let _ = self.core.borrow_mut().send(Message::Ping(Bytes::new()));
+                continue;
+            }
+            let ping_due = ping_due.filter(|_| close_due.is_none());
+            let Some(due) = close_due.into_iter().chain(ping_due).chain(message_due).min() else {
+                self.core.borrow_mut().receiver = Some(cx.waker().clone());
+                return Poll::Pending;
+            };
+            if self.alarm.as_ref().is_none_or(|(at, _)| *at > due || *at <= now) {
+                self.alarm = Some((due, sleep(due.since(now))));
+            }
+            let Some((_, alarm)) = &mut self.alarm else { return Poll::Pending };
+            if Pin::new(alarm).poll(cx).is_pending() {
+                self.core.borrow_mut().receiver = Some(cx.waker().clone());
+                return Poll::Pending;
             }
         }
     }
 
     /// Charges the connection for the bytes of an incomplete message.
     fn charge(&mut self) {
-        let kept = self.message.capacity() + self.window.capacity();
+        let kept = self.message.capacity() + self.window_held;
         if kept != self.kept {
             self.kept = kept;
             self.reader.keep(kept);
@@ -336,8 +405,12 @@ impl Core {
             Message::Binary(bytes) => self.connection.send_binary(&bytes, &mut out)?,
             Message::Ping(bytes) => self.connection.send_ping(&bytes, &mut out)?,
             Message::Pong(bytes) => self.connection.send_pong(&bytes, &mut out)?,
-            Message::Close(None) => self.connection.send_close(None, "", &mut out)?,
-            Message::Close(Some(frame)) => self.connection.send_close(Some(frame.code), &frame.reason, &mut out)?,
+            Message::Close(frame) => {
+                let (code, reason) = frame.as_ref().map_or((None, ""), |frame| (Some(frame.code), &frame.reason[..]));
+                self.connection.send_close(code, reason, &mut out)?;
+                self.close_due = context::now_if_any().map(|now| now + CLOSE_WAIT);
+                self.receiver.take().into_iter().for_each(Waker::wake);
+            }
         }
         Ok(self.writer.queue(out.into())?)
     }
@@ -360,8 +433,9 @@ impl Core {
 
     /// Answers the last Ping frame, if there is room. A peer that does not take its answers gets only the last one,
     /// as RFC 6455 section 5.5.3 permits.
-    fn answer_ping(&mut self) {
-        if self.writer.has_room()
+    fn answer_ping(&mut self, cx: &mut Context<'_>) {
+        if self.pong.is_some()
+            && self.writer.poll_room(cx).is_ready()
             && let Some(bytes) = self.pong.take()
         {
             match self.send(Message::Pong(bytes)) {
@@ -372,11 +446,22 @@ impl Core {
     }
 }
 
+/// Tells the peer that nothing is received any more, unless a Close frame was sent before. Otherwise a sender that is kept
+/// would write for ever to a peer whose frames nobody reads.
+impl Drop for WebSocketReceiver {
+    fn drop(&mut self) {
+        let core = &mut *self.core.borrow_mut();
+        if Rc::strong_count(&self.core) > 1 && core.connection.outgoing() != State::Closed {
+            core.close(code::NORMAL, "");
+        }
+    }
+}
+
 /// Sends a Close frame, if none was sent before.
 impl Drop for Core {
     fn drop(&mut self) {
         if self.connection.outgoing() != State::Closed {
-            self.close(if std::thread::panicking() { code::INTERNAL } else { code::NORMAL }, "");
+            self.close(code::NORMAL, "");
         }
     }
 }

@@ -82,7 +82,7 @@ impl FromRequest for WebSocketUpgrade {
             let response = Response::error(StatusCode::UPGRADE_REQUIRED, "this needs an upgrade to websocket\n");
             return Err(response.with_header(header::UPGRADE, HeaderValue::from_static("websocket")));
         }
-        if request.header(VERSION.as_str()) != Some(handshake::VERSION.as_bytes()) {
+        if only(request, VERSION.as_str()) != Some(handshake::VERSION.as_bytes()) {
             let response = Response::error(StatusCode::UPGRADE_REQUIRED, "Sec-WebSocket-Version must be 13\n");
             return Err(response.with_header(VERSION, HeaderValue::from_static(handshake::VERSION)));
         }
@@ -98,7 +98,8 @@ impl FromRequest for WebSocketUpgrade {
             upgrade,
             accept,
             proposed,
-            origin: request.header("origin").map(<[u8]>::to_vec),
+            // A repeated field is no origin that could be allowed.
+            origin: request.header("origin").map(|_| only(request, "origin").unwrap_or_default().to_vec()),
             authority: request.authority().to_string(),
             origins: Origins::Own,
             settings: Settings { bounds: Bounds::default(), ping_interval: Some(PING_INTERVAL), subprotocol: None },
@@ -108,10 +109,15 @@ impl FromRequest for WebSocketUpgrade {
 
 /// Returns the value of `Sec-WebSocket-Accept`, or the response to a missing, repeated or invalid key.
 fn accept(request: &Request<'_>) -> Result<[u8; handshake::ACCEPT_BYTES], Response> {
-    let mut keys = request.head.named(request.window, b"sec-websocket-key");
-    let accept = keys.next().and_then(handshake::accept).filter(|_| keys.next().is_none());
-    accept
+    only(request, "sec-websocket-key")
+        .and_then(handshake::accept)
         .ok_or_else(|| Response::error(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key must be 16 bytes in base64, once\n"))
+}
+
+/// Returns the value of a header field, unless the field is missing or repeated.
+fn only<'r>(request: &Request<'r>, name: &str) -> Option<&'r [u8]> {
+    let mut values = request.head.named(request.window, name.as_bytes());
+    values.next().filter(|_| values.next().is_none())
 }
 
 impl WebSocketUpgrade {
@@ -136,10 +142,10 @@ impl WebSocketUpgrade {
         self.settings.subprotocol.as_deref()
     }
 
-    /// Allows pages of an origin to open the connection, spelled as browsers send it: `https://app.example`, with a
-    /// port unless it is the scheme's default. By default, only pages of the request's own host may, because a browser
-    /// sends its cookies with the request of any page. Requests without `Origin`, which are not from a page, are always
-    /// allowed.
+    /// Allows pages of an origin to open the connection, in place of those of the request's own host. The origin is
+    /// spelled as browsers send it: `https://app.example`, in lower case, with a port unless it is the scheme's default.
+    /// By default, only pages of the request's own host may open it, because a browser sends its cookies with the
+    /// request of any page. Requests without `Origin`, which are not from a page, are always allowed.
     pub fn origin(mut self, origin: impl Into<String>) -> WebSocketUpgrade {
         match &mut self.origins {
             Origins::These(origins) => origins.push(origin.into()),
@@ -171,7 +177,8 @@ impl WebSocketUpgrade {
     }
 
     /// Accepts the request: `start` is called with the connection when the response is sent, and the worker runs the
-    /// returned future. Returns a 403 if a page of a foreign origin sent the request.
+    /// returned future. The worker drops the future if the connection breaks, and when both halves of the connection
+    /// are dropped, so clean up in a `Drop`. Returns a 403 if a page of a foreign origin sent the request.
     pub fn on_upgrade<F, Fut>(self, start: F) -> Response
     where
         F: FnOnce(WebSocket) -> Fut + 'static,

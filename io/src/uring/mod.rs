@@ -126,6 +126,10 @@ pub struct Uring {
     deferred: Vec<SocketId>,
     /// Sockets whose receive found no buffer.
     starved: Vec<SocketId>,
+    /// Sockets whose receive ended for another reason, mostly because the loop has paused and resumed it. The next turn
+    /// receives from them after the starved ones. Otherwise a few sockets that are paused and resumed in each turn could
+    /// take all buffers.
+    interrupted: Vec<SocketId>,
     entries: Vec<Entry>,
     broken: Vec<(SocketId, io::Error)>,
     /// Connection attempts to report as failed, because they failed immediately.
@@ -164,6 +168,7 @@ impl Uring {
             round: 1,
             deferred: Vec::new(),
             starved: Vec::new(),
+            interrupted: Vec::new(),
             entries: Vec::with_capacity(256),
             broken: Vec::new(),
             refused: Vec::new(),
@@ -350,7 +355,7 @@ impl Uring {
                     }
                     (error, _) => match -error {
                         libc::ENOBUFS => self.starved.push(socket),
-                        libc::ECANCELED | libc::EINTR | libc::EAGAIN => self.arm(socket),
+                        libc::ECANCELED | libc::EINTR | libc::EAGAIN => self.interrupted.push(socket),
                         error => {
                             connection.ended = true;
                             if std::mem::replace(&mut connection.failed, true) {
@@ -493,7 +498,8 @@ impl Driver for Uring {
     fn arm(&mut self, until: Option<Instant>) -> io::Result<()> {
         self.check()?;
         self.ring.submit()?;
-        let at_once = self.ring.has_completions() || !self.starved.is_empty() || self.has_reports();
+        let waits = !(self.starved.is_empty() && self.interrupted.is_empty());
+        let at_once = self.ring.has_completions() || waits || self.has_reports();
         let until = if at_once { Some(Instant::default()) } else { until };
         let linger = self.lingering.first().map(|&(_, since)| since + limit::LINGER);
         let until = until.into_iter().chain(linger).min();
@@ -565,7 +571,7 @@ impl Uring {
         if !self.starved.is_empty() {
             self.buffers.grow();
         }
-        for id in std::mem::take(&mut self.starved) {
+        for id in std::mem::take(&mut self.starved).into_iter().chain(std::mem::take(&mut self.interrupted)) {
             self.arm(id);
         }
         self.start(queue);

@@ -141,6 +141,11 @@ impl Connection {
         self.outgoing
     }
 
+    /// Returns true if a part of a message has arrived, but not its end.
+    pub fn is_within_message(&self) -> bool {
+        self.frame.is_some() || self.incoming == State::InMessage
+    }
+
     /// Returns true if both ends have sent a Close frame. The server should then close the connection.
     pub fn is_closed(&self) -> bool {
         self.incoming == State::Closed && self.outgoing == State::Closed

@@ -14,7 +14,7 @@
 //!
 //! A message arrives as one or more [`Event::Data`], so a message of any size can be received as a stream. Apart from
 //! [`Event::NeedMore`] and from the division of a message into [`Event::Data`], the events do not depend on how the
-//! input was split.
+//! input was split. (Of a text that is not UTF-8, some bytes may be reported before the failure.)
 //!
 //! Compressed messages (RFC 7692) are recognized here, but inflated and deflated by the caller.
 
@@ -34,7 +34,7 @@ pub use utf8::{NotUtf8, Utf8};
 
 use core::fmt;
 
-/// The status codes of a Close frame that this crate itself sends (RFC 6455 section 7.4.1).
+/// Some status codes of Close frames (RFC 6455 section 7.4.1).
 pub mod code {
     /// The purpose of the connection is fulfilled.
     pub const NORMAL: u16 = 1000;
@@ -48,8 +48,6 @@ pub mod code {
     pub const POLICY: u16 = 1008;
     /// The peer has sent a message that is too large.
     pub const TOO_LARGE: u16 = 1009;
-    /// A server cannot go on because of an error of its own.
-    pub const INTERNAL: u16 = 1011;
 }
 
 /// The reason why the received bytes are refused. The caller should send a Close frame with this code and text, and

@@ -226,7 +226,9 @@ impl Transport {
             return http2.http.used(stream, data.len(), &mut out.queue.output);
         };
         if active.exchange.tunnel().is_some() {
-            return self.data_tunnel(http2, stream, data, worker, out);
+            let begun = (worker.stopwatch)();
+            self.data_tunnel(http2, stream, data, worker, out);
+            return self.work.spend_since(begun, worker.stopwatch);
         }
         let body_use = active.exchange.incoming.body_use();
         active.given += if body_use == BodyUse::None { 0 } else { data.len() };

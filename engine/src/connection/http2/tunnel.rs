@@ -23,7 +23,7 @@ use std::cell::RefCell;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context as TaskContext, Poll, Waker};
+use std::task::{Context as TaskContext, Poll};
 
 /// The bytes written by a tunnel's task, as the body of a response.
 struct Written {
@@ -36,7 +36,7 @@ impl Stream for Written {
         let mut raw = self.raw.borrow_mut();
         if let Some(bytes) = raw.outgoing.pop_front() {
             raw.outgoing_held -= bytes.len() + PART_BYTES;
-            raw.writer.take().into_iter().for_each(Waker::wake);
+            raw.wake_writer();
             return Poll::Ready(Some(Ok(bytes)));
         }
         if raw.is_written() {
