@@ -3,71 +3,27 @@
 //! Each byte string has exactly one encoding per alphabet, because decoding fails if the padding is wrong or if the
 //! unused bits of the last digit are not zero.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 #[cfg(feature = "cookies")]
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 /// Decodes padded base64. Returns `None` if the text is malformed.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
-    let digits = text.trim_end_matches('=');
-    let fits = text.len().is_multiple_of(4) && text.len() - digits.len() <= 2;
-    if fits { decode_digits(digits, |byte| byte) } else { None }
+    STANDARD.decode(text).ok()
 }
 
 /// Decodes base64 for URLs, file names and cookies, which has `-` and `_` and no padding. Returns `None` if the text is
 /// malformed.
 #[cfg(feature = "cookies")]
 pub(crate) fn decode_url(text: &str) -> Option<Vec<u8>> {
-    decode_digits(text, |byte| match byte {
-        b'-' => b'+',
-        b'_' => b'/',
-        // `+` and `/` do not belong to this alphabet. `=` is no digit, so `decode_digits` fails.
-        b'+' | b'/' => b'=',
-        _ => byte,
-    })
-}
-
-fn decode_digits(text: &str, plain: impl Fn(u8) -> u8) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
-    for group in text.as_bytes().chunks(4) {
-        let mut bits = 0;
-        for &byte in group {
-            let byte = plain(byte);
-            let value = match byte {
-                b'A'..=b'Z' => byte - b'A',
-                b'a'..=b'z' => byte - b'a' + 26,
-                b'0'..=b'9' => byte - b'0' + 52,
-                b'+' => 62,
-                b'/' => 63,
-                _ => return None,
-            };
-            bits = bits << 6 | u32::from(value);
-        }
-        // Two digits encode one byte, and three encode two. The unused bits of the last digit must be zero.
-        let (count, rest) = (group.len() - 1, [0, 0, 4, 2, 0][group.len()]);
-        if count == 0 || bits & ((1 << rest) - 1) != 0 {
-            return None;
-        }
-        bytes.extend_from_slice(&(bits >> rest).to_be_bytes()[4 - count..]);
-    }
-    Some(bytes)
+    URL_SAFE_NO_PAD.decode(text).ok()
 }
 
 /// Encodes bytes in the form that [`decode_url`] reads.
 #[cfg(feature = "cookies")]
 pub(crate) fn encode_url(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 4 / 3 + 3);
-    for group in bytes.chunks(3) {
-        let mut bits = group.iter().fold(0, |bits, &byte| bits << 8 | u32::from(byte));
-        bits <<= 8 * (3 - group.len());
-        for place in 0..=group.len() {
-            text.push(match DIGITS[(bits >> (18 - 6 * place) & 63) as usize] {
-                b'+' => '-',
-                b'/' => '_',
-                digit => char::from(digit),
-            });
-        }
-    }
-    text
+    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 #[cfg(test)]
