@@ -645,4 +645,66 @@ mod tests {
         }
         assert!(driver.buffers.used() > limit::RING_BUFFERS_AT_FIRST, "{} buffers", driver.buffers.used());
     }
+
+    /// Pauses and resumes each flooding socket whenever it receives, as a loop does whose task takes the bytes at once.
+    struct Floods {
+        bystander: SocketId,
+        heard: bool,
+    }
+
+    impl Sink for Floods {
+        fn begin(&mut self, _: Instant) {}
+        fn complete(&mut self, completion: Completion<'_>, queue: &mut Queue) {
+            let Completion::Received { socket, .. } = completion else { return };
+            self.heard |= socket == self.bystander;
+            if socket != self.bystander {
+                queue.push(Op::PauseRecv { socket });
+                queue.push(Op::ResumeRecv { socket });
+            }
+        }
+    }
+
+    /// A regression test: sockets that are paused and resumed in the same turn once took all buffers in each turn.
+    #[test]
+    fn sockets_without_a_buffer_come_before_those_that_are_resumed() {
+        const FLOODS: usize = 40;
+        let mut driver = match Uring::new() {
+            Ok(driver) => driver,
+            Err(error) => return eprintln!("not run: this system has no io_uring ({error})"),
+        };
+        let address = Address::parse("127.0.0.1:0").expect("an address");
+        let listener = Listener::bind(&address, &Options::default()).expect("a port");
+        let Address::Tcp(address) = listener.address().clone() else { panic!("an internet address") };
+        driver.listen(listener).expect("room");
+        let (mut queue, mut count) = (Queue::new(), Count::default());
+        let mut bystander = TcpStream::connect(address).expect("a connection");
+        while driver.connections.ids().count() < 1 {
+            driver.turn(None, &mut queue, &mut count).expect("a turn");
+        }
+        let id = driver.connections.ids().next().expect("the bystander");
+        let floods: Vec<_> = (0..FLOODS).map(|_| TcpStream::connect(address).expect("a connection")).collect();
+        while driver.connections.ids().count() < 1 + FLOODS {
+            driver.turn(None, &mut queue, &mut count).expect("a turn");
+        }
+        let flood = |floods: &[TcpStream]| {
+            for mut flood in floods {
+                flood.set_nonblocking(true).expect("an option");
+                while flood.write(&[0; 65_536]).is_ok() {}
+            }
+        };
+        let mut sink = Floods { bystander: id, heard: false };
+        for _ in 0..20 {
+            flood(&floods);
+            driver.turn(Some(Instant::default()), &mut queue, &mut sink).expect("a turn");
+        }
+        bystander.write_all(b"x").expect("room");
+        for turn in 0.. {
+            if sink.heard {
+                break;
+            }
+            assert!(turn < 20, "the bystander is not heard in 20 turns");
+            flood(&floods);
+            driver.turn(Some(Instant::default()), &mut queue, &mut sink).expect("a turn");
+        }
+    }
 }
