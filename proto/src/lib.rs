@@ -27,6 +27,7 @@ mod error;
 mod event;
 mod head;
 mod limits;
+mod states;
 mod target;
 
 pub mod h1;

@@ -4,23 +4,11 @@
 mod peer;
 
 use highwire::{App, Ended, Method, RawStream, Upgrade};
+use peer::seen::{see, seen};
 use peer::tunnel::Peer;
 use peer::{SECOND, plain};
-use std::cell::RefCell;
 use std::future::Future;
 use std::time::Duration;
-
-thread_local! {
-    static SEEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
-}
-
-fn see(what: impl Into<String>) {
-    SEEN.with_borrow_mut(|seen| seen.push(what.into()));
-}
-
-fn seen() -> Vec<String> {
-    SEEN.with_borrow_mut(std::mem::take)
-}
 
 /// Returns an app that accepts a protocol for GET `/` and for CONNECT.
 fn app<Fut: Future<Output = ()> + 'static>(task: fn(RawStream) -> Fut) -> App {

@@ -6,22 +6,10 @@ mod peer;
 use highwire::App;
 use highwire::ws::{Message, WebSocket, WebSocketUpgrade};
 use highwire_proto::ws::{self, Bounds, Connection, Event};
+use peer::seen::{see, seen};
 use peer::tunnel::Peer;
 use peer::{SECOND, plain};
-use std::cell::RefCell;
 use std::future::Future;
-
-thread_local! {
-    static SEEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
-}
-
-fn see(what: impl Into<String>) {
-    SEEN.with_borrow_mut(|seen| seen.push(what.into()));
-}
-
-fn seen() -> Vec<String> {
-    SEEN.with_borrow_mut(std::mem::take)
-}
 
 /// A client of a WebSocket: our protocol code in the client's role, over a tunnel.
 struct Client {

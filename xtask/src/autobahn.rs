@@ -76,8 +76,7 @@ fn program(root: &Path) -> PathBuf {
 
 /// Plays the cases on each engine. Returns an error with all failed cases.
 pub(crate) fn autobahn(root: &Path) -> Result<()> {
-    let build = ["build", "--release", "--package", "highwire-cli", "--target-dir", "target"];
-    process::run_shown(Command::new("cargo").current_dir(root).args(build))?;
+    process::build_server(root)?;
     let mut wrong = Vec::new();
     for engine in ["readiness", "uring"] {
         let reports = root.join(REPORTS).join(format!("autobahn-{engine}"));

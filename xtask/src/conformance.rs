@@ -129,8 +129,7 @@ fn find_h2spec(root: &Path) -> Option<PathBuf> {
 /// io_uring, prints that the runs on `uring` were not run, and does not fail because of them.
 pub(crate) fn h2spec(root: &Path) -> Result<()> {
     let program = find_h2spec(root).ok_or_else(|| Error::Failed("h2spec is missing".into()))?;
-    let build = ["build", "--release", "--package", "highwire-cli", "--target-dir", "target"];
-    process::run_shown(Command::new("cargo").current_dir(root).args(build))?;
+    process::build_server(root)?;
     fs::create_dir_all(root.join(REPORTS)).map_err(|error| Error::doing(REPORTS, error))?;
     let mut failed = Vec::new();
     for engine in ["uring", "readiness"] {

@@ -154,6 +154,12 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     }
 }
 
+/// Builds `highwire` in release mode, as `target/release/highwire`.
+pub(crate) fn build_server(root: &Path) -> Result<()> {
+    let build = ["build", "--release", "--package", "highwire-cli", "--target-dir", "target"];
+    run_shown(Command::new("cargo").current_dir(root).args(build))
+}
+
 /// Prints a command line and runs it with inherited output. Returns an error if it fails.
 pub(crate) fn run_shown(command: &mut Command) -> Result<()> {
     let shown = shown(command);

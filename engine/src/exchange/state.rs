@@ -74,19 +74,8 @@ pub(crate) const TABLE: &[(State, Step, State)] = &[
 const STATES: usize = Cut as usize + 1;
 const STEPS: usize = Step::Cut as usize + 1;
 
-/// [`TABLE`] as an array, so that looking up a step is one load.
-static NEXT: [[Option<State>; STEPS]; STATES] = {
-    let mut next = [[None; STEPS]; STATES];
-    let mut row = 0;
-    while row < TABLE.len() {
-        let (from, step, to) = TABLE[row];
-        let cell = &mut next[from as usize][step as usize];
-        assert!(cell.is_none(), "two rows have the same state and step");
-        *cell = Some(to);
-        row += 1;
-    }
-    next
-};
+/// [`TABLE`] as an array by state and step.
+static NEXT: [[Option<State>; STEPS]; STATES] = highwire_proto::next_states!(TABLE, STATES, STEPS);
 
 impl State {
     /// Returns the state after a step, or `None` if [`TABLE`] has no such row.

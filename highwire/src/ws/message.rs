@@ -16,12 +16,12 @@ pub enum Message {
     Text(Utf8Bytes),
     /// Any bytes.
     Binary(Bytes),
-    /// A Ping frame with at most 125 bytes. [`WebSocket`](super::WebSocket) answers a received one by itself.
+    /// A Ping frame with at most 125 bytes. [`WebSocket`](super::WebSocket) answers each received Ping frame automatically.
     Ping(Bytes),
     /// A Pong frame with at most 125 bytes. A Pong frame that answers no Ping frame is permitted.
     Pong(Bytes),
-    /// A Close frame. [`WebSocket`](super::WebSocket) answers a received one by itself. After a sent one, nothing else
-    /// can be sent.
+    /// A Close frame. [`WebSocket`](super::WebSocket) answers a received Close frame automatically. After it has sent
+    /// one, it can send nothing else.
     Close(Option<CloseFrame>),
 }
 

@@ -7,7 +7,6 @@ use highwire_engine::context;
 use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter};
 use highwire_engine::time::{Sleep, sleep};
 use highwire_io::Instant;
-use highwire_proto::ws::state::State;
 use highwire_proto::ws::{Connection, Event, HEADER_BYTES, Kind, Misuse, code};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -189,7 +188,7 @@ impl WebSocketReceiver {
         let polled = if self.streak >= MESSAGES_A_TURN {
             cx.waker().wake_by_ref();
             // A peer that always has another message must not escape the deadlines.
-            self.see_drain();
+            self.core.borrow_mut().see_drain();
             self.poll_alarm(cx)
         } else {
             self.poll_next(cx)
@@ -206,14 +205,6 @@ impl WebSocketReceiver {
         polled
     }
 
-    /// Sends a Close frame if the server is stopping.
-    fn see_drain(&mut self) {
-        let core = &mut *self.core.borrow_mut();
-        if core.writer.ended() == Some(Ended::Draining) {
-            core.close(code::GOING_AWAY, "the server stops");
-        }
-    }
-
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
         while !self.is_over {
             if !self.window.is_empty()
@@ -224,7 +215,9 @@ impl WebSocketReceiver {
             self.core.borrow_mut().answer_ping(cx);
             match self.reader.poll_read(cx) {
                 Poll::Ready(Ok(Some(bytes))) => self.add(bytes),
-                Poll::Ready(Ok(None)) if self.reader.ended() == Some(Ended::Draining) => self.see_drain(),
+                Poll::Ready(Ok(None)) if self.reader.ended() == Some(Ended::Draining) => {
+                    self.core.borrow_mut().see_drain();
+                }
                 Poll::Ready(Ok(None)) if self.reader.ended() == Some(Ended::Idle) => {
                     return Poll::Ready(Some(Err(Error::Silent)));
                 }
@@ -257,7 +250,6 @@ impl WebSocketReceiver {
                 Ok(received) => received,
                 Err(failure) => {
                     core.close(failure.code, failure.text);
-                    self.window = BytesMut::new();
                     return Some(Err(Error::Refused(failure)));
                 }
             };
@@ -386,8 +378,8 @@ fn whole(kind: Kind, bytes: Bytes) -> Result<Message, Error> {
 
 impl Core {
     fn send(&mut self, message: Message) -> Result<(), Error> {
-        if self.writer.ended() == Some(Ended::Draining) && !matches!(message, Message::Close(_)) {
-            self.close(code::GOING_AWAY, "the server stops");
+        if !matches!(message, Message::Close(_)) {
+            self.see_drain();
         }
         let mut out = Vec::new();
         let mut room = |bytes: &[u8]| out.reserve_exact(HEADER_BYTES + bytes.len());
@@ -426,6 +418,13 @@ impl Core {
         Ok(self.writer.queue(bytes)?)
     }
 
+    /// Queues a Close frame if the server is stopping.
+    fn see_drain(&mut self) {
+        if self.writer.ended() == Some(Ended::Draining) {
+            self.close(code::GOING_AWAY, "the server stops");
+        }
+    }
+
     /// Queues a Close frame, unless one was sent before or the connection is broken.
     fn close(&mut self, code: u16, reason: &str) {
         let _ = self.send(Message::Close(Some(CloseFrame { code, reason: reason.into() })));
@@ -446,22 +445,10 @@ impl Core {
     }
 }
 
-/// Tells the peer that nothing is received any more, unless a Close frame was sent before. Otherwise a sender that is kept
-/// would write for ever to a peer whose frames nobody reads.
+/// Sends a Close frame, if none was sent before, because the connection then drops what the peer sends. Without it, a
+/// sending half that is still there could send for any length of time to a peer that gets no answers.
 impl Drop for WebSocketReceiver {
     fn drop(&mut self) {
-        let core = &mut *self.core.borrow_mut();
-        if Rc::strong_count(&self.core) > 1 && core.connection.outgoing() != State::Closed {
-            core.close(code::NORMAL, "");
-        }
-    }
-}
-
-/// Sends a Close frame, if none was sent before.
-impl Drop for Core {
-    fn drop(&mut self) {
-        if self.connection.outgoing() != State::Closed {
-            self.close(code::NORMAL, "");
-        }
+        self.core.borrow_mut().close(code::NORMAL, "");
     }
 }

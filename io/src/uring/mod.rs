@@ -621,23 +621,37 @@ mod tests {
         }
     }
 
-    /// Tests that receives which find no buffer get one later, and that the ring then has more buffers.
-    #[test]
-    fn a_burst_of_receives_makes_the_ring_of_buffers_grow() {
-        const CLIENTS: usize = 3 * limit::RING_BUFFERS_AT_FIRST as usize;
+    /// Returns a driver with a listener, and the listener's address; `None` if this system has no io_uring.
+    fn listening() -> Option<(Uring, std::net::SocketAddr)> {
         let mut driver = match Uring::new() {
             Ok(driver) => driver,
-            Err(error) => return eprintln!("not run: this system has no io_uring ({error})"),
+            Err(error) => {
+                eprintln!("not run: this system has no io_uring ({error})");
+                return None;
+            }
         };
         let address = Address::parse("127.0.0.1:0").expect("an address");
         let listener = Listener::bind(&address, &Options::default()).expect("a port");
         let Address::Tcp(address) = listener.address().clone() else { panic!("an internet address") };
         driver.listen(listener).expect("room");
+        Some((driver, address))
+    }
+
+    /// Accepts connections until the driver has `wanted` of them.
+    fn accept(driver: &mut Uring, wanted: usize) {
+        while driver.connections.ids().count() < wanted {
+            driver.turn(None, &mut Queue::new(), &mut Count::default()).expect("a turn");
+        }
+    }
+
+    /// Tests that receives which find no buffer get one later, and that the ring then has more buffers.
+    #[test]
+    fn a_burst_of_receives_makes_the_ring_of_buffers_grow() {
+        const CLIENTS: usize = 3 * limit::RING_BUFFERS_AT_FIRST as usize;
+        let Some((mut driver, address)) = listening() else { return };
         let (mut queue, mut count) = (Queue::new(), Count::default());
         let mut clients: Vec<_> = (0..CLIENTS).map(|_| TcpStream::connect(address).expect("a connection")).collect();
-        while driver.connections.ids().count() < CLIENTS {
-            driver.turn(None, &mut queue, &mut count).expect("a turn");
-        }
+        accept(&mut driver, CLIENTS);
         assert_eq!(driver.buffers.used(), limit::RING_BUFFERS_AT_FIRST);
         clients.iter_mut().for_each(|client| client.write_all(b"x").expect("room"));
         while count.0 < CLIENTS {
@@ -668,24 +682,13 @@ mod tests {
     #[test]
     fn sockets_without_a_buffer_come_before_those_that_are_resumed() {
         const FLOODS: usize = 40;
-        let mut driver = match Uring::new() {
-            Ok(driver) => driver,
-            Err(error) => return eprintln!("not run: this system has no io_uring ({error})"),
-        };
-        let address = Address::parse("127.0.0.1:0").expect("an address");
-        let listener = Listener::bind(&address, &Options::default()).expect("a port");
-        let Address::Tcp(address) = listener.address().clone() else { panic!("an internet address") };
-        driver.listen(listener).expect("room");
-        let (mut queue, mut count) = (Queue::new(), Count::default());
+        let Some((mut driver, address)) = listening() else { return };
+        let mut queue = Queue::new();
         let mut bystander = TcpStream::connect(address).expect("a connection");
-        while driver.connections.ids().count() < 1 {
-            driver.turn(None, &mut queue, &mut count).expect("a turn");
-        }
+        accept(&mut driver, 1);
         let id = driver.connections.ids().next().expect("the bystander");
         let floods: Vec<_> = (0..FLOODS).map(|_| TcpStream::connect(address).expect("a connection")).collect();
-        while driver.connections.ids().count() < 1 + FLOODS {
-            driver.turn(None, &mut queue, &mut count).expect("a turn");
-        }
+        accept(&mut driver, 1 + FLOODS);
         let flood = |floods: &[TcpStream]| {
             for mut flood in floods {
                 flood.set_nonblocking(true).expect("an option");

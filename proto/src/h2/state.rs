@@ -62,18 +62,8 @@ pub const TABLE: &[Row] = &[
 const STATES: usize = 5;
 const STEPS: usize = 6;
 
-/// [`TABLE`] as an array by state and step, so that a step takes one look-up.
-const AFTER: [[Option<State>; STEPS]; STATES] = {
-    let mut after = [[None; STEPS]; STATES];
-    let mut row = 0;
-    while row < TABLE.len() {
-        let (from, step, to) = TABLE[row];
-        assert!(after[from as usize][step as usize].is_none(), "two rows have the same state and step");
-        after[from as usize][step as usize] = Some(to);
-        row += 1;
-    }
-    after
-};
+/// [`TABLE`] as an array by state and step.
+const AFTER: [[Option<State>; STEPS]; STATES] = crate::next_states!(TABLE, STATES, STEPS);
 
 impl State {
     /// Returns the state after a step, or `None` if the step is not permitted.

@@ -146,11 +146,6 @@ impl Connection {
         self.frame.is_some() || self.incoming == State::InMessage
     }
 
-    /// Returns true if both ends have sent a Close frame. The server should then close the connection.
-    pub fn is_closed(&self) -> bool {
-        self.incoming == State::Closed && self.outgoing == State::Closed
-    }
-
     /// Reads the next event from the window, and unmasks its bytes in place. Bytes after a Close frame or a failure are
     /// dropped.
     ///

@@ -60,19 +60,8 @@ pub const TABLE: &[Row] = &[
 const STATES: usize = 4;
 const STEPS: usize = 7;
 
-/// [`TABLE`] as an array, so that a step takes one load.
-static NEXT: [[Option<State>; STEPS]; STATES] = {
-    let mut next = [[None; STEPS]; STATES];
-    let mut row = 0;
-    while row < TABLE.len() {
-        let (from, step, to) = TABLE[row];
-        let cell = &mut next[from as usize][step as usize];
-        assert!(cell.is_none(), "two rows have the same state and step");
-        *cell = Some(to);
-        row += 1;
-    }
-    next
-};
+/// [`TABLE`] as an array by state and step.
+static NEXT: [[Option<State>; STEPS]; STATES] = crate::next_states!(TABLE, STATES, STEPS);
 
 impl State {
     /// Returns the state after a step, or `None` if the table does not permit it.

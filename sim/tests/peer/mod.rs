@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub(crate) mod plain;
+pub(crate) mod seen;
 pub(crate) mod tunnel;
 
 use highwire::App;

@@ -23,7 +23,6 @@ mod tls;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -168,8 +167,7 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Attack>> {
 
 /// Builds the server and mounts these attacks. A failed attack does not stop the others.
 fn mount_all(root: &Path, attacks: &[&'static Attack], options: &Options) -> Result<Vec<Row>> {
-    let build = ["build", "--release", "--package", "highwire-cli", "--target-dir", "target"];
-    process::run_shown(Command::new("cargo").current_dir(root).args(build))?;
+    process::build_server(root)?;
     fs::create_dir_all(root.join(LOGS)).map_err(|error| Error::doing(LOGS, error))?;
     let mut rows = Vec::new();
     for &attack in attacks {

@@ -360,7 +360,6 @@ impl Connection {
         if !self.recharge(worker) {
             return self.abort(worker, out);
         }
-        self.transport.work.begin(worker.turn, worker.allowance);
         if self.transport.is_late(worker) {
             return;
         }
