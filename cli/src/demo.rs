@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use highwire::body::BodyError;
 use highwire::form::{MultipartError, Part};
-use highwire::ws::{Message, WebSocket, WebSocketUpgrade};
+use highwire::ws::{Deflate, Message, WebSocket, WebSocketUpgrade};
 use highwire::{
     App, Body, IntoResponse, Json, Multipart, Path, Query, Request, Response, StatusCode, blocking, spawn_blocking,
 };
@@ -36,7 +36,9 @@ pub fn app() -> App {
         .get("/headers", headers)
         .get("/stream", |Query(Size { bytes }): Query<Size>| Response::stream(Letters { left: bytes }))
         .get("/ws", |upgrade: WebSocketUpgrade| {
-            upgrade.any_origin().max_message_size(LARGEST_MESSAGE_BYTES).on_upgrade(echo_messages)
+            let deflate = Deflate::new().server_context_takeover(true).client_context_takeover(true);
+            let upgrade = upgrade.any_origin().max_message_size(LARGEST_MESSAGE_BYTES);
+            upgrade.deflate(deflate).on_upgrade(echo_messages)
         })
         .get("/sleep", async |Query(Wait { ms }): Query<Wait>| {
             let ms = ms.min(LONGEST_MS);

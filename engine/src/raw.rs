@@ -367,6 +367,11 @@ impl RawWriter {
         Poll::Pending
     }
 
+    /// Returns true if fewer than 64 KiB wait for the peer.
+    pub fn has_room(&self) -> bool {
+        self.raw.borrow().outgoing_held < RAW_BYTES
+    }
+
     /// See [`RawReader::ended`].
     pub fn ended(&self) -> Option<Ended> {
         self.raw.borrow().ended()

@@ -46,6 +46,7 @@ pub mod sse;
 mod states;
 pub mod testing;
 pub mod time;
+pub mod topics;
 #[cfg(feature = "tower")]
 pub mod tower;
 

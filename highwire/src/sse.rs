@@ -23,7 +23,7 @@
 //! # let _ = app;
 //! ```
 
-use crate::body::{self, PeerGone, Receiver, Sender};
+use crate::body::{self, PeerGone, Sender};
 use crate::request::{FromRequest, Request};
 use crate::time::{Sleep, sleep};
 use crate::{HeaderName, HeaderValue, Response, header};
@@ -92,6 +92,11 @@ impl Event {
         self.lines("", text.as_ref())
     }
 
+    /// Returns the event as the bytes of a stream.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        (self.text + "\n").into()
+    }
+
     fn line(mut self, name: &str, value: &str) -> Event {
         self.text.push_str(name);
         self.text.push_str(": ");
@@ -119,9 +124,7 @@ impl Events {
     /// # Errors
     /// Returns an error if the peer is gone.
     pub async fn send(&mut self, event: Event) -> Result<(), PeerGone> {
-        let mut text = event.text;
-        text.push('\n');
-        self.sender.send(text).await
+        self.sender.send(event.into_bytes()).await
     }
 
     /// Ends the stream normally. If `Events` is dropped without this call, the response is cut short. Browsers
@@ -134,24 +137,31 @@ impl Events {
 /// Creates an event stream. Returns its writing end for a task, and the response for the handler.
 pub fn channel() -> (Events, Response) {
     let (sender, receiver) = body::channel();
-    let response = Response::stream(KeptAlive { receiver, silence: None })
+    (Events { sender }, response(receiver))
+}
+
+/// Returns the response whose body is a stream of events.
+pub(crate) fn response<S>(events: S) -> Response
+where
+    S: Stream<Item = Result<Bytes, body::BodyError>> + Unpin + 'static,
+{
+    Response::stream(KeptAlive { events, silence: None })
         .with_header(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"))
         .with_header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
         // Without this field, nginx buffers the response.
-        .with_header(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-    (Events { sender }, response)
+        .with_header(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"))
 }
 
 /// The body of an event stream, with a comment after each [`KEEP_ALIVE`] without an event.
-struct KeptAlive {
-    receiver: Receiver,
+struct KeptAlive<S> {
+    events: S,
     silence: Option<Pin<Box<Sleep>>>,
 }
 
-impl Stream for KeptAlive {
-    type Item = Result<Bytes, crate::body::BodyError>;
+impl<S: Stream<Item = Result<Bytes, body::BodyError>> + Unpin> Stream for KeptAlive<S> {
+    type Item = Result<Bytes, body::BodyError>;
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Poll::Ready(part) = Pin::new(&mut self.receiver).poll_next(cx) {
+        if let Poll::Ready(part) = Pin::new(&mut self.events).poll_next(cx) {
             self.silence = None;
             return Poll::Ready(part);
         }

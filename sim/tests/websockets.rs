@@ -4,86 +4,12 @@
 mod peer;
 
 use highwire::App;
-use highwire::ws::{Message, WebSocket, WebSocketUpgrade};
-use highwire_proto::ws::{self, Bounds, Connection, Event};
+use highwire::ws::{Deflate, Message, WebSocket, WebSocketUpgrade};
+use highwire_proto::ws::{self, Bounds, Connection};
 use peer::seen::{see, seen};
 use peer::tunnel::Peer;
+use peer::websocket::{Client, KEY, deflated, request};
 use peer::{SECOND, plain};
-use std::future::Future;
-
-/// A client of a WebSocket: our protocol code in the client's role, over a tunnel.
-struct Client {
-    tunnel: Peer,
-    ws: Connection,
-    /// The number of received bytes that were parsed.
-    parsed: usize,
-    window: Vec<u8>,
-}
-
-const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
-
-fn request(fields: &str) -> String {
-    format!("GET / HTTP/1.1\r\nHost: sim\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n{fields}\r\n")
-}
-
-impl Client {
-    /// Opens a WebSocket over each version of HTTP.
-    fn all<F, Fut>(handler: F) -> [(&'static str, Client); 2]
-    where
-        F: Fn(WebSocket) -> Fut + Copy + Send + Sync + 'static,
-        Fut: Future<Output = ()> + 'static,
-    {
-        let app = move || {
-            let accept = move |upgrade: WebSocketUpgrade| upgrade.max_message_size(100_000).on_upgrade(handler);
-            App::new().configure(|config| config.timeouts.tunnel = 1000 * SECOND).get("/", accept)
-        };
-        let fields = format!("Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n");
-        let (http1, head) = Peer::http1(app(), &request(&fields), "101");
-        assert!(head.to_lowercase().contains("\r\nsec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo=\r\n"), "{head}");
-        let http2 = Peer::http2(app(), Some("websocket"), "/", &[("sec-websocket-version", "13")]);
-        [("HTTP/1", http1), ("HTTP/2", http2)].map(|(name, tunnel)| {
-            let ws = Connection::client(Bounds::default(), false, || [1, 2, 3, 4]);
-            (name, Client { tunnel, ws, parsed: 0, window: Vec::new() })
-        })
-    }
-
-    /// Sends the frames that `write` appends.
-    fn say(&mut self, write: impl FnOnce(&mut Connection, &mut Vec<u8>) -> Result<(), ws::Misuse>) {
-        let mut out = Vec::new();
-        write(&mut self.ws, &mut out).expect("the client may send this");
-        self.tunnel.say(&out);
-    }
-
-    /// Returns the events that were received since the last call, and the end of the server's direction.
-    fn hear(&mut self) -> Vec<String> {
-        let (received, end) = self.tunnel.heard();
-        self.window.extend_from_slice(&received[self.parsed..]);
-        self.parsed = received.len();
-        let mut events = Vec::new();
-        let mut text = Vec::new();
-        loop {
-            let received = self.ws.receive(&mut self.window).expect("the server's frames are valid");
-            match received.event {
-                Event::NeedMore => break,
-                Event::Data { bytes, is_last, .. } => {
-                    text.extend_from_slice(bytes);
-                    if is_last {
-                        let text = std::mem::take(&mut text);
-                        let long = format!("{} bytes", text.len());
-                        events.push(String::from_utf8(text).ok().filter(|text| text.len() < 100).unwrap_or(long));
-                    }
-                }
-                Event::Ping(bytes) => events.push(format!("ping {}", String::from_utf8_lossy(bytes))),
-                Event::Pong(bytes) => events.push(format!("pong {}", String::from_utf8_lossy(bytes))),
-                Event::Close { code, reason } => events.push(format!("close {} {reason}", code.unwrap_or(0))),
-            }
-            let consumed = received.consumed;
-            self.window.drain(..consumed);
-        }
-        events.extend(end.map(str::to_owned));
-        events
-    }
-}
 
 async fn echo(mut socket: WebSocket) {
     while let Some(message) = socket.recv().await {
@@ -114,6 +40,41 @@ fn messages_are_echoed_and_pings_answered() {
         client.say(|ws, out| ws.send_close(Some(3000), "bye", out));
         assert_eq!(client.hear(), ["close 3000 ", "end"], "{name}");
         assert_eq!(seen(), ["close Some(CloseFrame { code: 3000, reason: \"bye\" })", "over"], "{name}");
+    }
+}
+
+#[test]
+fn messages_are_deflated_if_the_peers_agree() {
+    let long = "again and ".repeat(100);
+    for takeover in [false, true] {
+        let settings = Deflate::new().server_context_takeover(takeover).client_context_takeover(takeover);
+        for (name, mut client) in Client::with(echo, Some(settings)) {
+            // The second message does not refer to the first one, which is permitted, too.
+            client.say(|ws, out| ws.send_deflated(ws::Kind::Text, &deflated(long.as_bytes()), out));
+            assert_eq!(client.hear(), ["deflated", "1000 bytes"], "{name}");
+            client.say(|ws, out| ws.send_text("short", out));
+            client.say(|ws, out| ws.send_ping(b"", out));
+            client.say(|ws, out| ws.send_deflated(ws::Kind::Text, &deflated(b""), out));
+            assert_eq!(client.hear(), ["short", "pong ", ""], "{name}: these are not deflated");
+        }
+    }
+}
+
+#[test]
+fn compressed_messages_that_are_invalid_or_too_large_are_answered_by_a_close_code() {
+    let bomb = deflated(&[0; 300_000]);
+    assert!(bomb.len() < 1000);
+    for (message, code) in [
+        (&bomb[..], "close 1009 a message is too large"),
+        (&[0xff; 8], "close 1007 a message is not in the deflate format"),
+        (&deflated(b"\xff"), "close 1007 a text is not UTF-8"),
+        (&[3, 0].repeat(100), "close 1008 a message has too many final blocks of deflate"),
+    ] {
+        for (name, mut client) in Client::with(echo, Some(Deflate::new())) {
+            client.say(|ws, out| ws.send_deflated(ws::Kind::Text, message, out));
+            assert_eq!(client.hear(), [code, "end"], "{name}");
+            assert_eq!(seen().len(), 2, "{name}: an error and the end");
+        }
     }
 }
 

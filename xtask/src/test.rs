@@ -137,7 +137,7 @@ const STEPS: &[Step] = &[
     Step { name: "h2spec", long: false, needs: &[Need::H2spec], action: Action::Do(conformance::h2spec) },
     Step { name: "attacks", long: false, needs: &[], action: Action::Do(attack::short) },
     Step { name: "redbot", long: false, needs: &[Need::Redbot], action: Action::Do(redbot::redbot) },
-    Step { name: "autobahn", long: false, needs: &[Need::Autobahn], action: Action::Do(autobahn::autobahn) },
+    Step { name: "autobahn", long: false, needs: &[Need::Autobahn], action: Action::Do(autobahn::short) },
     Step {
         name: "bench programs",
         long: false,

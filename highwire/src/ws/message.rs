@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use highwire_engine::raw::Broken;
-pub use highwire_proto::ws::{Failure, Misuse};
+pub use highwire_proto::ws::{Failure, Kind, Misuse};
 use std::fmt;
 
 /// Bytes that are valid UTF-8 and can be shared without a copy.
@@ -34,6 +34,15 @@ impl Message {
     /// Creates a binary message.
     pub fn binary(bytes: impl Into<Bytes>) -> Message {
         Message::Binary(bytes.into())
+    }
+
+    /// Returns the kind and the bytes of a text or binary message.
+    pub(crate) fn as_data(&self) -> Option<(Kind, &Bytes)> {
+        match self {
+            Message::Text(text) => Some((Kind::Text, text.as_bytes())),
+            Message::Binary(bytes) => Some((Kind::Binary, bytes)),
+            Message::Ping(_) | Message::Pong(_) | Message::Close(_) => None,
+        }
     }
 
     /// Returns the bytes of a message, a Ping or a Pong frame, or the reason of a Close frame.
@@ -68,6 +77,22 @@ impl From<Bytes> for Message {
     fn from(bytes: Bytes) -> Message {
         Message::Binary(bytes)
     }
+}
+
+/// A part of a message, or a control frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Bytes of a message.
+    Data {
+        /// The kind of the message.
+        kind: Kind,
+        /// The bytes, possibly none. Text is checked, but a character may be divided between two parts.
+        bytes: Bytes,
+        /// True if the message ends here.
+        is_last: bool,
+    },
+    /// A control frame: [`Message::Ping`], [`Message::Pong`] or [`Message::Close`].
+    Control(Message),
 }
 
 /// The content of a Close frame.

@@ -19,13 +19,16 @@
 //! # let _ = app;
 //! ```
 
+mod deflate;
+pub(crate) mod frame;
 mod handler;
 mod message;
 mod socket;
 mod upgrade;
 
+pub use deflate::Deflate;
 pub use handler::WebSocketHandler;
 pub use highwire_proto::ws::code;
-pub use message::{CloseFrame, Error, Failure, Message, Misuse, Utf8Bytes};
+pub use message::{CloseFrame, Error, Failure, Kind, Message, Misuse, Part, Utf8Bytes};
 pub use socket::{WebSocket, WebSocketReceiver, WebSocketSender};
 pub use upgrade::WebSocketUpgrade;

@@ -1,18 +1,21 @@
 //! A WebSocket connection and its halves.
 
-use super::message::{CloseFrame, Error, Failure, Message, Utf8Bytes};
+use super::deflate::Codec;
+use super::message::{CloseFrame, Error, Failure, Message, Part, Utf8Bytes};
 use super::upgrade::Settings;
+use crate::topics::{PublishedMessage, Sink, Start, SubscribeError, Subscription, Topics};
 use bytes::{Buf, Bytes, BytesMut};
 use highwire_engine::context;
 use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter};
 use highwire_engine::time::{Sleep, sleep};
 use highwire_io::Instant;
+use highwire_proto::ws::state::State;
 use highwire_proto::ws::{Connection, Event, HEADER_BYTES, Kind, Misuse, code};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 /// A received message up to this length is copied out of the receive buffer, so that it does not keep a large buffer in
@@ -24,6 +27,12 @@ const APART_BYTES: usize = 16 * 1024;
 
 /// The most messages that [`WebSocketReceiver::recv`] returns without giving other connections their turn.
 const MESSAGES_A_TURN: u32 = 64;
+
+/// The most bytes of these messages. A small compressed message may be inflated to a long one, which takes time.
+const BYTES_A_TURN: usize = 256 * 1024;
+
+/// The most subscriptions of a connection.
+const SUBSCRIPTIONS: usize = 1000;
 
 /// The time in which the peer must answer our Close frame.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
@@ -65,8 +74,8 @@ pub struct WebSocketReceiver {
     message: Vec<u8>,
     /// The number of bytes that the connection is charged for `window` and `message`.
     kept: usize,
-    /// The number of messages returned since the last wait.
-    streak: u32,
+    /// The number of messages and of their bytes returned since the last wait.
+    streak: (u32, usize),
     /// True if no more messages will be returned.
     is_over: bool,
     ping_interval: Option<Duration>,
@@ -84,6 +93,8 @@ pub struct WebSocketReceiver {
 #[derive(Debug)]
 struct Core {
     connection: Connection,
+    /// The compression, if the peers have agreed on it.
+    codec: Option<Box<Codec>>,
     writer: RawWriter,
     /// The bytes of the last Ping frame, if its answer was not sent yet.
     pong: Option<Bytes>,
@@ -92,14 +103,24 @@ struct Core {
     /// The task that waits for a message, which must learn of `close_due`.
     receiver: Option<Waker>,
     subprotocol: Option<String>,
+    subscriptions: Vec<Subscription>,
+    /// True if messages of subscriptions may wait because the connection had no room.
+    is_behind: bool,
 }
 
 impl WebSocket {
-    pub(super) fn new(stream: RawStream, connection: Connection, settings: &Settings) -> WebSocket {
+    pub(super) fn new(
+        stream: RawStream,
+        connection: Connection,
+        codec: Option<Codec>,
+        settings: &Settings,
+    ) -> WebSocket {
         let (reader, writer) = stream.split();
         let subprotocol = settings.subprotocol.clone();
         let (pong, close_due, receiver) = (None, None, None);
-        let core = Core { connection, writer, pong, close_due, receiver, subprotocol };
+        let codec = codec.map(Box::new);
+        let (subscriptions, is_behind) = (Vec::new(), false);
+        let core = Core { connection, codec, writer, pong, close_due, receiver, subprotocol, subscriptions, is_behind };
         let core = Rc::new(RefCell::new(core));
         let receiver = WebSocketReceiver {
             reader,
@@ -108,7 +129,7 @@ impl WebSocket {
             window_held: 0,
             message: Vec::new(),
             kept: 0,
-            streak: 0,
+            streak: (0, 0),
             is_over: false,
             ping_interval: settings.ping_interval,
             heard: context::now(),
@@ -145,6 +166,19 @@ impl WebSocket {
         self.sender.protocol()
     }
 
+    /// See [`WebSocketSender::subscribe`].
+    ///
+    /// # Errors
+    /// As [`Topics::subscribe`], and if the connection has 1,000 subscriptions.
+    pub fn subscribe(&self, topics: &Topics, filter: &str, start: Start) -> Result<(), SubscribeError> {
+        self.sender.subscribe(topics, filter, start)
+    }
+
+    /// See [`WebSocketSender::unsubscribe`].
+    pub fn unsubscribe(&self, topics: &Topics, filter: &str) -> bool {
+        self.sender.unsubscribe(topics, filter)
+    }
+
     /// Splits the connection into its halves, for two tasks.
     pub fn split(self) -> (WebSocketSender, WebSocketReceiver) {
         (self.sender, self.receiver)
@@ -174,6 +208,37 @@ impl WebSocketSender {
     pub fn protocol(&self) -> Option<String> {
         self.core.borrow().subprotocol.clone()
     }
+
+    /// Sends the messages of a filter's topics to the peer, until the connection ends. This takes no task: a published
+    /// message goes to the connection directly while fewer than 64 KiB wait for the peer. Then messages wait in the
+    /// subscription, whose topics' settings decide what happens to slow readers. An earlier subscription to the same
+    /// filter is replaced. Messages that wait are sent while [`recv`](WebSocketReceiver::recv) waits.
+    ///
+    /// # Errors
+    /// As [`Topics::subscribe`], and if the connection has 1,000 subscriptions.
+    pub fn subscribe(&self, topics: &Topics, filter: &str, start: Start) -> Result<(), SubscribeError> {
+        let sink: Rc<dyn Sink> = self.core.clone();
+        let replaced = self.remove(topics, filter);
+        if self.core.borrow().subscriptions.len() >= SUBSCRIPTIONS {
+            return Err(SubscribeError::TooMany);
+        }
+        drop(replaced);
+        let subscription = Subscription::new(topics.hub(), filter, start, Some(Rc::downgrade(&sink)))?;
+        subscription.subscriber().flush(&*sink);
+        self.core.borrow_mut().subscriptions.push(subscription);
+        Ok(())
+    }
+
+    /// Ends a subscription. Returns false if there is none to this filter.
+    pub fn unsubscribe(&self, topics: &Topics, filter: &str) -> bool {
+        self.remove(topics, filter).is_some()
+    }
+
+    fn remove(&self, topics: &Topics, filter: &str) -> Option<Subscription> {
+        let subscriptions = &mut self.core.borrow_mut().subscriptions;
+        let at = subscriptions.iter().position(|known| known.is_of(topics.hub(), filter))?;
+        Some(subscriptions.swap_remove(at))
+    }
 }
 
 impl WebSocketReceiver {
@@ -185,7 +250,46 @@ impl WebSocketReceiver {
 
     /// Polls for the next message, as [`recv`](Self::recv) does.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
-        let polled = if self.streak >= MESSAGES_A_TURN {
+        let polled = self.poll_message(cx);
+        self.charge();
+        polled
+    }
+
+    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
+        loop {
+            let Some(part) = ready!(self.poll_in_turn(cx)) else { return Poll::Ready(None) };
+            return Poll::Ready(Some(match part {
+                Ok(Part::Data { kind, bytes, is_last }) if is_last && self.message.is_empty() => whole(kind, bytes),
+                Ok(Part::Data { kind, bytes, is_last }) => {
+                    self.message.extend_from_slice(&bytes);
+                    if !is_last {
+                        continue;
+                    }
+                    whole(kind, Bytes::from(std::mem::take(&mut self.message)))
+                }
+                Ok(Part::Control(message)) => Ok(message),
+                Err(error) => Err(error),
+            }));
+        }
+    }
+
+    /// Waits for the next part of a message, or for a control frame, and returns it, for messages that are too long to
+    /// be held in memory. Their length is still limited by
+    /// [`max_message_size`](super::WebSocketUpgrade::max_message_size). Returns `None` as [`recv`](Self::recv) does.
+    pub async fn recv_part(&mut self) -> Option<Result<Part, Error>> {
+        poll_fn(|cx| self.poll_part(cx)).await
+    }
+
+    /// Polls for the next part, as [`recv_part`](Self::recv_part) does.
+    pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
+        let polled = self.poll_in_turn(cx);
+        self.charge();
+        polled
+    }
+
+    /// Polls for the next part, unless other connections must have their turn first.
+    fn poll_in_turn(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
+        let polled = if self.streak.0 >= MESSAGES_A_TURN || self.streak.1 >= BYTES_A_TURN {
             cx.waker().wake_by_ref();
             // A peer that always has another message must not escape the deadlines.
             self.core.borrow_mut().see_drain();
@@ -194,25 +298,28 @@ impl WebSocketReceiver {
             self.poll_next(cx)
         };
         match &polled {
-            Poll::Pending => self.streak = 0,
-            Poll::Ready(Some(Ok(_))) => self.streak += 1,
+            Poll::Pending => self.streak = (0, 0),
+            Poll::Ready(Some(Ok(part))) => {
+                self.streak.0 += 1;
+                self.streak.1 += if let Part::Data { bytes, .. } = part { bytes.len() } else { 0 };
+            }
             Poll::Ready(Some(Err(_)) | None) => {
                 self.is_over = true;
                 (self.window, self.window_held, self.message) = (BytesMut::new(), 0, Vec::new());
             }
         }
-        self.charge();
         polled
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
         while !self.is_over {
             if !self.window.is_empty()
-                && let Some(message) = self.parse()
+                && let Some(part) = self.parse()
             {
-                return Poll::Ready(Some(message));
+                return Poll::Ready(Some(part));
             }
             self.core.borrow_mut().answer_ping(cx);
+            self.send_subscribed(cx);
             match self.reader.poll_read(cx) {
                 Poll::Ready(Ok(Some(bytes))) => self.add(bytes),
                 Poll::Ready(Ok(None)) if self.reader.ended() == Some(Ended::Draining) => {
@@ -226,6 +333,30 @@ impl WebSocketReceiver {
             }
         }
         Poll::Ready(None)
+    }
+
+    /// Sends the waiting messages of subscriptions, as far as there is room, and closes the connection if a
+    /// subscription has ended because the peer is slow.
+    fn send_subscribed(&mut self, cx: &mut Context<'_>) {
+        if !self.core.borrow().is_behind {
+            return;
+        }
+        // They are taken out, because each message is given to the connection anew.
+        let mut subscriptions = std::mem::take(&mut self.core.borrow_mut().subscriptions);
+        let mut is_behind = false;
+        for subscription in &subscriptions {
+            is_behind |= !subscription.subscriber().flush(&*self.core);
+        }
+        let count = subscriptions.len();
+        subscriptions.retain(|subscription| !subscription.subscriber().is_cut());
+        let mut core = self.core.borrow_mut();
+        if subscriptions.len() < count {
+            core.close(code::POLICY, "messages are read too slowly");
+        }
+        (core.subscriptions, core.is_behind) = (subscriptions, is_behind);
+        if is_behind && core.writer.poll_room(cx).is_ready() {
+            cx.waker().wake_by_ref();
+        }
     }
 
     /// Appends received bytes to the window. Usually the window is empty, and the bytes are not copied.
@@ -242,8 +373,8 @@ impl WebSocketReceiver {
         self.window_held = self.window.capacity();
     }
 
-    /// Parses the window up to the end of the next message or control frame. Returns `None` if more bytes are needed.
-    fn parse(&mut self) -> Option<Result<Message, Error>> {
+    /// Parses the next part of a message or control frame. Returns `None` if more bytes are needed.
+    fn parse(&mut self) -> Option<Result<Part, Error>> {
         loop {
             let core = &mut *self.core.borrow_mut();
             let received = match core.connection.receive(&mut self.window) {
@@ -254,37 +385,47 @@ impl WebSocketReceiver {
                 }
             };
             let consumed = received.consumed;
-            let message = match received.event {
+            let part = match received.event {
                 Event::NeedMore => {
                     // The rest is less than a control frame, so it is copied, and the buffer is freed.
                     self.window = BytesMut::from(&self.window[consumed..]);
                     self.window_held = self.window.capacity();
-                    if !core.connection.is_within_message() && self.window.is_empty() {
-                        self.incomplete = None;
-                    } else if self.incomplete.is_none() {
-                        self.incomplete = Some((context::now(), 0));
-                    }
+                    let is_within = core.connection.is_within_message() || !self.window.is_empty();
+                    note_incomplete(&mut self.incomplete, is_within);
                     return None;
                 }
-                Event::Data { kind, bytes, is_last, .. } if is_last && self.message.is_empty() => {
-                    if bytes.len() > COPIED_BYTES {
-                        let start = consumed - bytes.len();
-                        let bytes = self.window.split_to(consumed).freeze().slice(start..);
-                        return Some(whole(kind, bytes));
+                Event::Data { kind, compressed: true, bytes, is_last } => {
+                    let mut inflated = Vec::new();
+                    let codec = core.codec.as_mut();
+                    match codec.map_or(Ok(()), |codec| codec.inflate(kind, bytes, is_last, &mut inflated)) {
+                        // Nothing was inflated from these bytes yet.
+                        Ok(()) if inflated.is_empty() && !is_last => {
+                            self.window.advance(consumed);
+                            continue;
+                        }
+                        Ok(()) => Ok(Part::Data { kind, bytes: inflated.into(), is_last }),
+                        Err(failure) => {
+                            core.close(failure.code, failure.text);
+                            Err(Error::Refused(failure))
+                        }
                     }
-                    Some(whole(kind, Bytes::copy_from_slice(bytes)))
+                }
+                Event::Data { kind, bytes, is_last, .. } if bytes.len() > COPIED_BYTES => {
+                    let start = consumed - bytes.len();
+                    let bytes = self.window.split_to(consumed).freeze().slice(start..);
+                    note_incomplete(&mut self.incomplete, !is_last);
+                    return Some(Ok(Part::Data { kind, bytes, is_last }));
                 }
                 Event::Data { kind, bytes, is_last, .. } => {
-                    self.message.extend_from_slice(bytes);
-                    is_last.then(|| whole(kind, Bytes::from(std::mem::take(&mut self.message))))
+                    Ok(Part::Data { kind, bytes: Bytes::copy_from_slice(bytes), is_last })
                 }
                 Event::Ping(bytes) => {
                     let bytes = Bytes::copy_from_slice(bytes);
                     core.pong = Some(bytes.clone());
                     core.answer_ping(&mut Context::from_waker(Waker::noop()));
-                    Some(Ok(Message::Ping(bytes)))
+                    Ok(Part::Control(Message::Ping(bytes)))
                 }
-                Event::Pong(bytes) => Some(Ok(Message::Pong(Bytes::copy_from_slice(bytes)))),
+                Event::Pong(bytes) => Ok(Part::Control(Message::Pong(Bytes::copy_from_slice(bytes)))),
                 Event::Close { code, reason } => {
                     self.is_over = true;
                     let frame = code.map(|code| CloseFrame { code, reason: reason.into() });
@@ -293,22 +434,18 @@ impl WebSocketReceiver {
                     let _ = core.send(Message::Close(
                         frame.clone().map(|frame| CloseFrame { reason: Utf8Bytes::new(), ..frame }),
                     ));
-                    Some(Ok(Message::Close(frame)))
+                    Ok(Part::Control(Message::Close(frame)))
                 }
             };
             self.window.advance(consumed);
-            if message.is_some() {
-                if !core.connection.is_within_message() {
-                    self.incomplete = None;
-                }
-                return message;
-            }
+            note_incomplete(&mut self.incomplete, core.connection.is_within_message());
+            return Some(part);
         }
     }
 
     /// Waits until the next deadline: for the answer to our Close frame, for the bytes of an incomplete message, or for
     /// any byte. A silent peer first gets a Ping frame.
-    fn poll_alarm(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
+    fn poll_alarm(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
         loop {
             let now = context::now();
             let close_due = self.core.borrow().close_due;
@@ -357,11 +494,21 @@ impl WebSocketReceiver {
 
     /// Charges the connection for the bytes of an incomplete message.
     fn charge(&mut self) {
-        let kept = self.message.capacity() + self.window_held;
+        let kept = self.message.capacity() + self.window_held + self.core.borrow().held();
         if kept != self.kept {
             self.kept = kept;
             self.reader.keep(kept);
         }
+    }
+}
+
+/// Records whether a message is incomplete. The period of one that was incomplete before goes on.
+#[inline]
+fn note_incomplete(incomplete: &mut Option<(Instant, u64)>, is_within: bool) {
+    if !is_within {
+        *incomplete = None;
+    } else if incomplete.is_none() {
+        *incomplete = Some((context::now(), 0));
     }
 }
 
@@ -376,12 +523,52 @@ fn whole(kind: Kind, bytes: Bytes) -> Result<Message, Error> {
     }
 }
 
+impl Sink for RefCell<Core> {
+    fn take(&self, published: &PublishedMessage) -> bool {
+        let mut core = self.borrow_mut();
+        if core.connection.outgoing() != State::Between {
+            // Nothing follows a Close frame.
+            return true;
+        }
+        if !core.writer.has_room() {
+            return false;
+        }
+        let deflated = core.codec.as_ref().is_some_and(|codec| codec.takes_shared(published.length()));
+        // Fails if the connection is broken, which the next read reports.
+        let _ = core.writer.queue(published.frame(deflated));
+        true
+    }
+
+    fn wake(&self) {
+        let mut core = self.borrow_mut();
+        core.is_behind = true;
+        core.receiver.take().into_iter().for_each(Waker::wake);
+    }
+}
+
 impl Core {
+    /// Returns about how many bytes are held, besides those that the stream holds.
+    fn held(&self) -> usize {
+        let waiting = self.subscriptions.iter().filter(|_| self.is_behind);
+        self.codec.as_ref().map_or(0, |codec| codec.held())
+            + waiting.map(|subscription| subscription.subscriber().held()).sum::<usize>()
+    }
+
     fn send(&mut self, message: Message) -> Result<(), Error> {
         if !matches!(message, Message::Close(_)) {
             self.see_drain();
         }
         let mut out = Vec::new();
+        // With context takeover, the peer must get each message that was deflated, so the state is checked before.
+        if let Some(codec) = &mut self.codec
+            && self.connection.outgoing() == State::Between
+            && let Some((kind, bytes)) = message.as_data()
+            && let Some(deflated) = codec.deflate(bytes)
+        {
+            out.reserve_exact(HEADER_BYTES + deflated.len());
+            self.connection.send_deflated(kind, &deflated, &mut out)?;
+            return Ok(self.writer.queue(out.into())?);
+        }
         let mut room = |bytes: &[u8]| out.reserve_exact(HEADER_BYTES + bytes.len());
         match &message {
             Message::Text(text) if text.len() < APART_BYTES => room(text.as_bytes()),

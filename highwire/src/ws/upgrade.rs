@@ -1,8 +1,10 @@
 //! The opening handshake (RFC 6455 section 4.2, RFC 8441).
 
+use super::deflate::{Codec, Deflate};
 use super::socket::WebSocket;
 use crate::request::{FromRequest, Request};
 use crate::{Response, Upgrade};
+use highwire_proto::ws::deflate::{Agreement, extensions};
 use highwire_proto::ws::{Bounds, Connection, handshake};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use std::future::Future;
@@ -65,6 +67,9 @@ pub struct WebSocketUpgrade {
     origin: Option<Vec<u8>>,
     authority: String,
     origins: Origins,
+    /// The values of `Sec-WebSocket-Extensions`, joined by commas.
+    extensions: Vec<u8>,
+    deflate: Option<(Deflate, Agreement)>,
     settings: Settings,
 }
 
@@ -94,6 +99,7 @@ impl FromRequest for WebSocketUpgrade {
                 proposed.push(token.ok_or_else(|| Response::error(StatusCode::BAD_REQUEST, text))?.to_string());
             }
         }
+        let extensions: Vec<_> = request.head.named(request.window, b"sec-websocket-extensions").collect();
         Ok(WebSocketUpgrade {
             upgrade,
             accept,
@@ -102,6 +108,8 @@ impl FromRequest for WebSocketUpgrade {
             origin: request.header("origin").map(|_| only(request, "origin").unwrap_or_default().to_vec()),
             authority: request.authority().to_string(),
             origins: Origins::Own,
+            extensions: extensions.join(&b','),
+            deflate: None,
             settings: Settings { bounds: Bounds::default(), ping_interval: Some(PING_INTERVAL), subprotocol: None },
         })
     }
@@ -176,6 +184,19 @@ impl WebSocketUpgrade {
         self
     }
 
+    /// Compresses messages by permessage-deflate (RFC 7692) if the client offers it. By default, messages are not
+    /// compressed, because it costs CPU time and, with context takeover, memory.
+    pub fn deflate(mut self, settings: Deflate) -> WebSocketUpgrade {
+        let agreed = extensions(&self.extensions, true).find_map(|offer| offer.accept(settings.wishes));
+        self.deflate = agreed.map(|agreed| (settings, agreed));
+        self
+    }
+
+    /// Returns true if messages will be compressed.
+    pub fn is_deflated(&self) -> bool {
+        self.deflate.is_some()
+    }
+
     /// Accepts the request: `start` is called with the connection when the response is sent, and the worker runs the
     /// returned future. The worker drops the future if the connection breaks, and when both halves of the connection
     /// are dropped, so clean up in a `Drop`. Returns a 403 if a page of a foreign origin sent the request.
@@ -188,15 +209,21 @@ impl WebSocketUpgrade {
             return Response::error(StatusCode::FORBIDDEN, "pages of this origin may not open this WebSocket\n");
         }
         let (settings, subprotocol) = (self.settings.clone(), self.settings.subprotocol);
+        let answer = self.deflate.map(|(_, agreed)| agreed.answer());
         let mut response = self.upgrade.accept("websocket", move |stream| {
-            let connection = Connection::server(settings.bounds, false);
-            start(WebSocket::new(stream, connection, &settings))
+            let codec =
+                self.deflate.map(|(deflate, agreed)| Codec::server(&deflate, agreed, settings.bounds.message_bytes));
+            let connection = Connection::server(settings.bounds, codec.is_some());
+            start(WebSocket::new(stream, connection, codec, &settings))
         });
         if let Some(accept) = self.accept.and_then(|accept| HeaderValue::from_bytes(&accept).ok()) {
             response.add_header(header::SEC_WEBSOCKET_ACCEPT, accept);
         }
         if let Some(name) = subprotocol.and_then(|name| HeaderValue::from_str(&name).ok()) {
             response.add_header(header::SEC_WEBSOCKET_PROTOCOL, name);
+        }
+        if let Some(answer) = answer.and_then(|answer| HeaderValue::try_from(answer).ok()) {
+            response.add_header(header::SEC_WEBSOCKET_EXTENSIONS, answer);
         }
         response
     }

@@ -16,9 +16,11 @@
 //! [`Event::NeedMore`] and from the division of a message into [`Event::Data`], the events do not depend on how the
 //! input was split. (Of a text that is not UTF-8, some bytes may be reported before the failure.)
 //!
-//! Compressed messages (RFC 7692) are recognized here, but inflated and deflated by the caller.
+//! Compressed messages (RFC 7692) are negotiated ([`deflate`]) and recognized here, but inflated and deflated by the
+//! caller.
 
 mod connection;
+pub mod deflate;
 mod frame;
 pub mod handshake;
 mod mask;

@@ -6,6 +6,7 @@
 pub(crate) mod plain;
 pub(crate) mod seen;
 pub(crate) mod tunnel;
+pub(crate) mod websocket;
 
 use highwire::App;
 use highwire::server::Worker;

@@ -1,0 +1,174 @@
+//! The last messages of a topic.
+
+use super::message::{MessageId, Published};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The beginning of a subscription to a topic that has a history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// With the next message.
+    #[default]
+    Next,
+    /// With up to this many messages of the history.
+    Last(usize),
+    /// After the message with this ID. If the history does not contain it, all messages of the history are delivered,
+    /// and the first of them is marked as [`missed`](super::Delivery::missed).
+    After(MessageId),
+}
+
+/// The last messages of a topic, and how they continue with those of a broker.
+pub(super) struct History {
+    most: usize,
+    messages: VecDeque<Arc<Published>>,
+    /// The place of the last message that was ever added.
+    place: u64,
+    /// False while the messages that the broker has are not known yet.
+    pub(super) is_complete: bool,
+    /// The messages that arrived while the history was not complete.
+    early: VecDeque<Published>,
+    /// True if messages after the last one were lost.
+    has_gap: bool,
+    /// The number of the hub's message that was added last, to find the topics that were not used for the longest time.
+    pub(super) used: u64,
+}
+
+impl History {
+    pub(super) fn new(most: usize, is_complete: bool) -> History {
+        History {
+            most,
+            messages: VecDeque::new(),
+            place: 0,
+            is_complete,
+            early: VecDeque::new(),
+            has_gap: false,
+            used: 0,
+        }
+    }
+
+    /// Appends a message. Returns it with its place.
+    pub(super) fn append(&mut self, mut published: Published) -> Arc<Published> {
+        self.place += 1;
+        published.place = self.place;
+        published.follows_gap |= std::mem::take(&mut self.has_gap);
+        let published = Arc::new(published);
+        if self.messages.len() >= self.most {
+            self.messages.pop_front();
+        }
+        self.messages.push_back(published.clone());
+        published
+    }
+
+    /// Adds a message from the broker. Returns it with its place if the history is complete; otherwise, keeps it until
+    /// [`complete`](Self::complete).
+    pub(super) fn receive(&mut self, published: Published) -> Option<Arc<Published>> {
+        if self.is_complete {
+            return Some(self.append(published));
+        }
+        if self.early.len() >= self.most {
+            self.early.pop_front();
+        }
+        self.early.push_back(published);
+        None
+    }
+
+    /// Completes the history with the last messages that the broker has, oldest first. They are `None` if the broker
+    /// keeps none; then the history begins anew. Returns the messages that are new here.
+    pub(super) fn complete(&mut self, kept: Option<Vec<Published>>) -> Vec<Arc<Published>> {
+        let early = std::mem::take(&mut self.early);
+        let is_first = self.place == 0;
+        let mut fresh = kept.unwrap_or_default();
+        let last = self.messages.back().map(|last| last.id);
+        match last.and_then(|last| fresh.iter().position(|published| published.id == last)) {
+            Some(at) => drop(fresh.drain(..=at)),
+            // Nothing shows which messages are missing between the known ones and these.
+            None if !is_first => {
+                self.messages.clear();
+                self.has_gap = true;
+            }
+            None => {}
+        }
+        for published in early {
+            if !fresh.iter().any(|known| known.id == published.id) && last != Some(published.id) {
+                fresh.push(published);
+            }
+        }
+        self.is_complete = true;
+        fresh.into_iter().map(|published| self.append(published)).collect()
+    }
+
+    /// Returns the messages with which a subscription begins, true if messages before them were lost, and the place of
+    /// the last message.
+    pub(super) fn since(&self, start: Start) -> (impl Iterator<Item = Arc<Published>>, bool, u64) {
+        let (skipped, missed) = match start {
+            Start::Next => (self.messages.len(), self.has_gap),
+            Start::Last(count) => (self.messages.len().saturating_sub(count), self.has_gap),
+            Start::After(id) => match self.messages.iter().rposition(|published| published.id == id) {
+                Some(at) => (at + 1, self.has_gap),
+                None => (0, true),
+            },
+        };
+        (self.messages.iter().skip(skipped).cloned(), missed, self.place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::{Rule, Topic};
+    use super::*;
+    use crate::ws::Message;
+
+    fn published(number: u64) -> Published {
+        let rule = Arc::new(Rule::new("#", Topic::new()));
+        Published::new("a".into(), MessageId { node: 1, number }, Message::text(number.to_string()), rule)
+    }
+
+    fn numbers(messages: impl Iterator<Item = Arc<Published>>) -> Vec<(u64, u64, bool)> {
+        messages.map(|published| (published.id.number, published.place, published.follows_gap)).collect()
+    }
+
+    #[test]
+    fn a_subscription_begins_where_it_wants() {
+        let mut history = History::new(3, true);
+        for number in 10..15 {
+            history.append(published(number));
+        }
+        for (start, expected, expected_missed) in [
+            (Start::Next, &[][..], false),
+            (Start::Last(2), &[13, 14], false),
+            (Start::Last(100), &[12, 13, 14], false),
+            (Start::After(MessageId { node: 1, number: 14 }), &[], false),
+            (Start::After(MessageId { node: 1, number: 12 }), &[13, 14], false),
+            (Start::After(MessageId { node: 1, number: 11 }), &[12, 13, 14], true),
+            (Start::After(MessageId { node: 2, number: 12 }), &[12, 13, 14], true),
+        ] {
+            let (messages, missed, place) = history.since(start);
+            let found: Vec<_> = messages.map(|published| published.id.number).collect();
+            assert_eq!((&found[..], missed, place), (expected, expected_missed, 5), "{start:?}");
+        }
+    }
+
+    #[test]
+    fn the_messages_of_a_broker_continue_the_known_ones() {
+        let mut history = History::new(4, false);
+        assert!(history.receive(published(3)).is_none(), "the history is not complete");
+        let fresh = history.complete(Some(vec![published(1), published(2), published(3)]));
+        assert_eq!(numbers(fresh.into_iter()), [(1, 1, false), (2, 2, false), (3, 3, false)]);
+        assert_eq!(history.receive(published(4)).map(|published| published.place), Some(4));
+        // The connection is lost; then the broker has what was missed.
+        history.is_complete = false;
+        history.receive(published(7));
+        let fresh = history.complete(Some((3..=6).map(published).collect()));
+        assert_eq!(numbers(fresh.into_iter()), [(5, 5, false), (6, 6, false), (7, 7, false)]);
+        // The broker no longer has the last known message.
+        history.is_complete = false;
+        let fresh = history.complete(Some((9..=10).map(published).collect()));
+        assert_eq!(numbers(fresh.into_iter()), [(9, 8, true), (10, 9, false)]);
+        assert_eq!(numbers(history.since(Start::Last(9)).0), [(9, 8, true), (10, 9, false)]);
+        // A broker without a history.
+        history.is_complete = false;
+        assert!(history.complete(None).is_empty());
+        assert!(history.since(Start::After(MessageId { node: 1, number: 10 })).1, "it cannot be resumed");
+        assert_eq!(history.receive(published(12)).map(|published| published.follows_gap), Some(true));
+    }
+}

@@ -1,0 +1,184 @@
+//! Subscriptions, and event streams of topics.
+
+use super::history::Start;
+use super::local::Local;
+use super::message::Delivery;
+use super::subscriber::{Sink, Subscriber};
+use super::tree::Key;
+use super::{Hub, SubscribeError, Topics, filter, lock};
+use crate::sse::{self, Event, LastEventId};
+use crate::{Response, body};
+use bytes::Bytes;
+use futures_core::Stream;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// The messages of the topics that match a filter. It belongs to the worker that has created it, and ends when it is
+/// dropped.
+///
+/// Messages wait in it until they are received; their number is limited by the settings of their topics
+/// ([`Topic::queue`](super::Topic::queue)).
+///
+/// ```
+/// use highwire::topics::{Start, Topics};
+/// use highwire::testing::Client;
+/// use highwire::{App, State};
+///
+/// let app = App::new().state(Topics::new()).get("/next", async |State(topics): State<Topics>| {
+///     let mut news = topics.subscribe("news/#", Start::Next).expect("a valid filter");
+///     topics.publish("news/sport", "one to nil").expect("a valid name");
+///     let delivery = news.recv().await.expect("a message");
+///     format!("{}: {:?}", delivery.topic(), delivery.message())
+/// });
+/// assert_eq!(Client::new(app)?.get("/next").send().text(), "news/sport: Text(\"one to nil\")");
+/// # Ok::<(), highwire::Error>(())
+/// ```
+#[must_use]
+pub struct Subscription {
+    local: Rc<Local>,
+    filter: String,
+    subscriber: Rc<Subscriber>,
+    key: Key,
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").field("filter", &self.filter).finish_non_exhaustive()
+    }
+}
+
+impl Subscription {
+    /// Subscribes. Messages go to the sink while it has room, and otherwise wait.
+    pub(crate) fn new(
+        hub: &Arc<Hub>,
+        filter: &str,
+        start: Start,
+        sink: Option<Weak<dyn Sink>>,
+    ) -> Result<Subscription, SubscribeError> {
+        let has_wildcard = filter::check_filter(filter)?;
+        let rule = hub.rule(filter);
+        let has_history = !has_wildcard && rule.settings.history > 0;
+        if !has_history && start != Start::Next {
+            return Err(SubscribeError::NoHistory);
+        }
+        let local = Local::get_or_create(hub);
+        let subscriber = Rc::new(Subscriber::new(sink));
+        hub.listen(filter, has_history);
+        let key = if has_history {
+            let history = hub.history(&filter.into(), rule);
+            let history = lock(&history);
+            if history.is_complete {
+                let (messages, missed, place) = history.since(start);
+                subscriber.replay(messages, missed, place);
+            } else {
+                subscriber.wait_for_history(start);
+            }
+            // Messages that are published after this go to the worker's mailbox.
+            local.add(filter, subscriber.clone())
+        } else {
+            local.add(filter, subscriber.clone())
+        };
+        Ok(Subscription { local, filter: filter.into(), subscriber, key })
+    }
+
+    /// Returns the filter.
+    pub fn filter(&self) -> &str {
+        &self.filter
+    }
+
+    /// Waits for the next message. Returns `None` when the subscription has ended, because its reader was slow and the
+    /// topic's policy is [`SlowReader::Disconnect`](super::SlowReader::Disconnect).
+    pub async fn recv(&mut self) -> Option<Delivery> {
+        poll_fn(|cx| self.poll_recv(cx)).await
+    }
+
+    /// Polls for the next message, as [`recv`](Self::recv) does.
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        self.subscriber.poll_next(cx)
+    }
+
+    pub(crate) fn subscriber(&self) -> &Subscriber {
+        &self.subscriber
+    }
+
+    /// Returns true if this is a subscription of a hub to a filter.
+    pub(crate) fn is_of(&self, hub: &Arc<Hub>, filter: &str) -> bool {
+        Arc::ptr_eq(&self.local.hub, hub) && self.filter == filter
+    }
+}
+
+impl Stream for Subscription {
+    type Item = Delivery;
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        self.poll_recv(cx)
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.local.remove(&self.filter, self.key);
+        self.local.hub.unlisten(&self.filter);
+    }
+}
+
+impl Topics {
+    /// Responds with the text messages of a filter's topics as Server-Sent Events. If the topic has a history, a page
+    /// that reconnects resumes after the last event that it has received, and a new page begins with `start`. Before an
+    /// event that follows lost messages, an event of the type `missed` is sent. Binary messages are left out.
+    ///
+    /// ```
+    /// use highwire::sse::LastEventId;
+    /// use highwire::topics::{Start, Topic, Topics};
+    /// use highwire::{App, State};
+    ///
+    /// let topics = Topics::builder().topic("news", Topic::new().history(50)).build();
+    /// let app = App::new().state(topics).get("/news", |State(topics): State<Topics>, last: LastEventId| {
+    ///     topics.events("news", Start::Last(10), last)
+    /// });
+    /// # let _ = app;
+    /// ```
+    ///
+    /// # Errors
+    /// As [`subscribe`](Self::subscribe).
+    pub fn events(&self, filter: &str, start: Start, last: LastEventId) -> Result<Response, SubscribeError> {
+        let after = last.0.and_then(|id| id.parse().ok()).map(Start::After);
+        let resumed = after.map(|start| Subscription::new(self.hub(), filter, start, None));
+        let subscription = match resumed {
+            Some(Ok(subscription)) => subscription,
+            // Topics without a history cannot be resumed.
+            Some(Err(SubscribeError::NoHistory)) | None => Subscription::new(self.hub(), filter, start, None)?,
+            Some(Err(error)) => return Err(error),
+        };
+        Ok(sse::response(TopicEvents { subscription, next: None }))
+    }
+}
+
+/// The events of a subscription.
+struct TopicEvents {
+    subscription: Subscription,
+    /// The event behind a report of lost messages.
+    next: Option<Bytes>,
+}
+
+impl Stream for TopicEvents {
+    type Item = Result<Bytes, body::BodyError>;
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(event) = self.next.take() {
+            return Poll::Ready(Some(Ok(event)));
+        }
+        loop {
+            // The page reconnects and resumes if the subscription has ended.
+            let Some(delivery) = ready!(self.subscription.poll_recv(cx)) else { return Poll::Ready(None) };
+            let Some(event) = delivery.published.event() else { continue };
+            if delivery.missed() {
+                self.next = Some(event);
+                return Poll::Ready(Some(Ok(Event::new("").name("missed").into_bytes())));
+            }
+            return Poll::Ready(Some(Ok(event)));
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! permessage-deflate (RFC 7692): compressed messages.
+//!
+//! Without context takeover, each message is compressed on its own, so all connections of a worker share its deflaters
+//! and its inflater, and a connection holds no memory for them. With context takeover, the connection keeps its own.
+
+use super::message::Failure;
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use highwire_proto::ws::deflate::{Agreement, Parameters, TAIL, WINDOW_BITS_MOST, WINDOW_BITS_TO_SEND};
+use highwire_proto::ws::{Kind, Utf8, code};
+use std::cell::RefCell;
+
+/// The length in bytes from which messages are compressed by default. Shorter messages become hardly shorter.
+const THRESHOLD_BYTES: usize = 128;
+
+/// The default level.
+pub(super) const LEVEL: u32 = 6;
+
+/// The most deflaters that a worker keeps for connections without context takeover: one for each level and window.
+const SPARE_DEFLATERS: usize = 4;
+
+/// The most final blocks of deflate in a message. After each of them, the inflater starts again, which takes time.
+const FINAL_BLOCKS: usize = 64;
+
+/// The number of bytes by which the output grows at least.
+const ROOM_BYTES: usize = 1024;
+
+thread_local! {
+    static DEFLATERS: RefCell<Vec<Deflater>> = const { RefCell::new(Vec::new()) };
+    static INFLATER: RefCell<Option<Decompress>> = const { RefCell::new(None) };
+}
+
+/// Settings of permessage-deflate for [`WebSocketUpgrade::deflate`](super::WebSocketUpgrade::deflate).
+///
+/// By default, neither end refers to its earlier messages (no context takeover), messages of 128 bytes or more are
+/// compressed, and the level is 6. A secret and text of an attacker should not be in the same compressed message,
+/// because its length can then reveal the secret; with context takeover, this also holds for different messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Deflate {
+    pub(super) wishes: Parameters,
+    level: u32,
+    threshold: usize,
+}
+
+impl Default for Deflate {
+    fn default() -> Deflate {
+        Deflate::new()
+    }
+}
+
+impl Deflate {
+    /// Creates the default settings.
+    pub fn new() -> Deflate {
+        let wishes = Parameters { server_takeover: false, client_takeover: false, ..Parameters::default() };
+        Deflate { wishes, level: LEVEL, threshold: THRESHOLD_BYTES }
+    }
+
+    /// Lets the server's messages refer to its earlier ones, if the client agrees. Small and similar messages then
+    /// become much shorter, but each connection holds up to 300 KB for it (about 20 KB with a window of 2^9 bytes, plus
+    /// 64 KB that do not depend on the window).
+    pub fn server_context_takeover(mut self, takeover: bool) -> Deflate {
+        self.wishes.server_takeover = takeover;
+        self
+    }
+
+    /// Lets the client's messages refer to its earlier ones. Each connection then holds about 50 KB for it.
+    pub fn client_context_takeover(mut self, takeover: bool) -> Deflate {
+        self.wishes.client_takeover = takeover;
+        self
+    }
+
+    /// Sets the largest window of the server's messages as an exponent of two, from 9 to 15 (the default).
+    pub fn server_max_window_bits(mut self, bits: u8) -> Deflate {
+        self.wishes.server_window_bits = bits.clamp(WINDOW_BITS_TO_SEND, WINDOW_BITS_MOST);
+        self
+    }
+
+    /// Sets the largest window of the client's messages as an exponent of two, from 9 to 15 (the default). Only clients
+    /// that offer `client_max_window_bits` can be told of it.
+    pub fn client_max_window_bits(mut self, bits: u8) -> Deflate {
+        self.wishes.client_window_bits = bits.clamp(WINDOW_BITS_TO_SEND, WINDOW_BITS_MOST);
+        self
+    }
+
+    /// Sets the level, from 1 (fast) to 9 (small).
+    pub fn level(mut self, level: u32) -> Deflate {
+        self.level = level.clamp(1, 9);
+        self
+    }
+
+    /// Sets the length in bytes from which messages are compressed; the default is 128.
+    pub fn threshold(mut self, bytes: usize) -> Deflate {
+        self.threshold = bytes;
+        self
+    }
+}
+
+/// One end's compression of a connection that has agreed on permessage-deflate.
+pub(super) struct Codec {
+    level: u32,
+    threshold: usize,
+    sends_takeover: bool,
+    receives_takeover: bool,
+    sent_window_bits: u8,
+    received_window_bits: u8,
+    /// With context takeover, the state after the last message.
+    deflater: Option<Deflater>,
+    /// The state after the last message, or within a message that is inflated in parts.
+    inflater: Option<Decompress>,
+    /// The most inflated bytes of a message.
+    message_bytes: u64,
+    message: Incomplete,
+}
+
+/// The part of a message that was inflated.
+#[derive(Default)]
+struct Incomplete {
+    bytes: u64,
+    final_blocks: usize,
+    text: Utf8,
+}
+
+impl std::fmt::Debug for Codec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Codec").field("level", &self.level).finish_non_exhaustive()
+    }
+}
+
+/// A deflater and the settings that it was created with.
+struct Deflater {
+    level: u32,
+    window_bits: u8,
+    compress: Compress,
+}
+
+impl Codec {
+    pub(super) fn server(settings: &Deflate, agreement: Agreement, message_bytes: u64) -> Codec {
+        let agreed = agreement.parameters;
+        Codec {
+            level: settings.level,
+            threshold: settings.threshold,
+            sends_takeover: agreed.server_takeover,
+            receives_takeover: agreed.client_takeover,
+            sent_window_bits: agreed.server_window_bits,
+            received_window_bits: agreed.client_window_bits.max(WINDOW_BITS_TO_SEND),
+            deflater: None,
+            inflater: None,
+            message_bytes,
+            message: Incomplete::default(),
+        }
+    }
+
+    /// Returns true if a message of this length can be sent as one that was deflated for all connections.
+    pub(super) fn takes_shared(&self, length: usize) -> bool {
+        !self.sends_takeover && self.sent_window_bits == WINDOW_BITS_MOST && length >= self.threshold
+    }
+
+    /// Returns about how many bytes the states for context takeover hold.
+    pub(super) fn held(&self) -> usize {
+        // zlib's own estimates, for its default memory level.
+        let deflater = self.deflater.as_ref().map_or(0, |_| (1 << (self.sent_window_bits + 2)) + (1 << 17) + 6000);
+        let inflater = self.inflater.as_ref().map_or(0, |_| (1 << self.received_window_bits) + 10_000);
+        deflater + inflater
+    }
+
+    /// Deflates a message. Returns `None` if it should be sent as it is.
+    pub(super) fn deflate(&mut self, message: &[u8]) -> Option<Vec<u8>> {
+        if message.len() < self.threshold.max(1) {
+            return None;
+        }
+        if self.sends_takeover {
+            let own = self.deflater.take();
+            let deflater =
+                self.deflater.insert(own.unwrap_or_else(|| Deflater::new(self.level, self.sent_window_bits)));
+            // This message is sent even if it has not become shorter, because later messages may refer to it.
+            return Some(deflater.deflate(message));
+        }
+        let deflated = deflate_alone(message, self.level, self.sent_window_bits);
+        (deflated.len() < message.len()).then_some(deflated)
+    }
+
+    /// Inflates a part of a message, and appends the result to `out`.
+    ///
+    /// # Errors
+    /// Returns an error if the bytes are not in the format, if a text is not UTF-8, or if the message is too large.
+    pub(super) fn inflate(&mut self, kind: Kind, part: &[u8], is_last: bool, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let mut message = std::mem::take(&mut self.message);
+        let mut inflater = self.inflater.take().unwrap_or_else(|| match self.receives_takeover {
+            true => Decompress::new_with_window_bits(false, self.received_window_bits),
+            false => shared_inflater(),
+        });
+        let start = out.len();
+        let most = usize::try_from(self.message_bytes - message.bytes).unwrap_or(usize::MAX).saturating_add(start);
+        inflate_part(&mut inflater, part, &mut message.final_blocks, most, out)?;
+        if is_last {
+            inflate_part(&mut inflater, &TAIL, &mut message.final_blocks, most, out)?;
+        }
+        let inflated = &out[start..];
+        if kind == Kind::Text && (message.text.check(inflated).is_err() || (is_last && !message.text.is_whole())) {
+            return Err(Failure { code: code::NOT_UTF8, text: "a text is not UTF-8" });
+        }
+        if is_last && !self.receives_takeover {
+            INFLATER.set(Some(inflater));
+        } else {
+            self.inflater = Some(inflater);
+        }
+        if !is_last {
+            message.bytes += inflated.len() as u64;
+            self.message = message;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the inflater of this worker, ready for another message.
+fn shared_inflater() -> Decompress {
+    match INFLATER.take() {
+        Some(mut inflater) => {
+            inflater.reset(false);
+            inflater
+        }
+        None => Decompress::new_with_window_bits(false, WINDOW_BITS_MOST),
+    }
+}
+
+/// Inflates bytes, until `out` has more than `most` bytes. Counts final blocks, after which the inflater starts again.
+fn inflate_part(
+    inflater: &mut Decompress,
+    mut part: &[u8],
+    final_blocks: &mut usize,
+    most: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    const INVALID: Failure = Failure { code: code::NOT_UTF8, text: "a message is not in the deflate format" };
+    loop {
+        // The room at least doubles, but one byte more than the limit is enough to find that a message is too large.
+        let room = out.len().max(part.len().saturating_mul(3)).max(ROOM_BYTES).min(most.saturating_sub(out.len()) + 1);
+        if out.capacity() == out.len() {
+            out.reserve_exact(room);
+        }
+        let (taken, length) = (inflater.total_in(), out.len());
+        let status = inflater.decompress_vec(part, out, FlushDecompress::Sync).map_err(|_| INVALID)?;
+        let taken = (inflater.total_in() - taken) as usize;
+        part = &part[taken..];
+        if out.len() > most {
+            return Err(Failure { code: code::TOO_LARGE, text: "a message is too large" });
+        }
+        if status == Status::StreamEnd {
+            *final_blocks += 1;
+            if *final_blocks > FINAL_BLOCKS {
+                return Err(Failure { code: code::POLICY, text: "a message has too many final blocks of deflate" });
+            }
+            inflater.reset(false);
+        }
+        let has_room = out.len() < out.capacity();
+        if part.is_empty() && has_room {
+            return Ok(());
+        }
+        if taken == 0 && out.len() == length && has_room {
+            return Err(INVALID);
+        }
+    }
+}
+
+impl Deflater {
+    fn new(level: u32, window_bits: u8) -> Deflater {
+        let compress = Compress::new_with_window_bits(Compression::new(level), false, window_bits);
+        Deflater { level, window_bits, compress }
+    }
+
+    /// Deflates a message, without the [`TAIL`].
+    fn deflate(&mut self, mut message: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(message.len() / 2 + 64);
+        loop {
+            let taken = self.compress.total_in();
+            // Fails only if the output has no room.
+            let _ = self.compress.compress_vec(message, &mut out, FlushCompress::Sync);
+            message = &message[(self.compress.total_in() - taken) as usize..];
+            if message.is_empty() && out.len() < out.capacity() {
+                break;
+            }
+            out.reserve(message.len() / 2 + ROOM_BYTES);
+        }
+        out.truncate(out.len() - if out.ends_with(&TAIL) { TAIL.len() } else { 0 });
+        out
+    }
+}
+
+/// Deflates a message by itself, with a deflater of this worker.
+pub(super) fn deflate_alone(message: &[u8], level: u32, window_bits: u8) -> Vec<u8> {
+    DEFLATERS.with_borrow_mut(|deflaters| {
+        let is_it = |deflater: &Deflater| (deflater.level, deflater.window_bits) == (level, window_bits);
+        let at = deflaters.iter().position(is_it).unwrap_or_else(|| {
+            deflaters.truncate(SPARE_DEFLATERS - 1);
+            deflaters.insert(0, Deflater::new(level, window_bits));
+            0
+        });
+        deflaters[at].compress.reset();
+        deflaters[at].deflate(message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwire_proto::ws::deflate::extensions;
+
+    const MOST: u64 = 300_000;
+
+    fn codec(settings: &Deflate) -> Codec {
+        let offer = extensions(b"permessage-deflate; client_max_window_bits", true).next().expect("an offer");
+        Codec::server(settings, offer.accept(settings.wishes).expect("an agreement"), MOST)
+    }
+
+    fn text(length: usize) -> Vec<u8> {
+        (0..length).map(|at| b"the quick brown fox "[(at * at / 7) % 20]).collect()
+    }
+
+    fn inflate(codec: &mut Codec, bytes: &[u8], size: usize) -> Result<Vec<u8>, Failure> {
+        let mut out = Vec::new();
+        for part in bytes.chunks(size.max(1)) {
+            codec.inflate(Kind::Text, part, false, &mut out)?;
+        }
+        codec.inflate(Kind::Text, &[], true, &mut out)?;
+        Ok(out)
+    }
+
+    #[test]
+    fn messages_come_back_however_their_bytes_are_split() {
+        for (takeover, bits) in [(false, 15), (true, 15), (true, 9)] {
+            let settings = Deflate::new()
+                .server_context_takeover(takeover)
+                .client_context_takeover(takeover)
+                .server_max_window_bits(bits)
+                .client_max_window_bits(bits)
+                .threshold(0);
+            let mut codec = codec(&settings);
+            for length in [1, 100, 1000, 5000, 100_000, 300_000] {
+                for size in [1, 7, 1000, usize::MAX] {
+                    let message = text(length);
+                    let deflated = codec.deflate(&message);
+                    assert_eq!(deflated.is_none(), !takeover && length == 1, "{length}");
+                    let Some(deflated) = deflated else { continue };
+                    assert_eq!(inflate(&mut codec, &deflated, size), Ok(message), "{length} bytes in parts of {size}");
+                }
+            }
+            assert_eq!(codec.held() > 0, takeover, "only context takeover holds memory between messages");
+        }
+    }
+
+    #[test]
+    fn with_takeover_a_repeated_message_becomes_short() {
+        let mut codec = codec(&Deflate::new().server_context_takeover(true));
+        let (first, second) = (codec.deflate(&text(1000)), codec.deflate(&text(1000)));
+        assert!(second.expect("deflated").len() * 4 < first.expect("deflated").len());
+    }
+
+    #[test]
+    fn a_bomb_and_invalid_bytes_are_refused() {
+        let bomb = codec(&Deflate::new()).deflate(&vec![0; 10_000_000]).expect("deflated");
+        for size in [1, 100, usize::MAX] {
+            let mut out = Vec::new();
+            let mut codec = codec(&Deflate::new());
+            let failure = bomb.chunks(size).find_map(|part| codec.inflate(Kind::Binary, part, false, &mut out).err());
+            assert_eq!(failure.map(|failure| failure.code), Some(code::TOO_LARGE));
+            assert!(out.capacity() as u64 <= 2 * MOST, "{} bytes", out.capacity());
+        }
+        for (bytes, expected) in
+            [(&[0xff; 20][..], "a message is not in the deflate format"), (&BAD_TEXT, "a text is not UTF-8")]
+        {
+            for size in [1, usize::MAX] {
+                let failure = inflate(&mut codec(&Deflate::new()), bytes, size).expect_err("invalid");
+                assert_eq!((failure.code, failure.text), (code::NOT_UTF8, expected));
+            }
+        }
+        let next = deflate_alone(b"still works", LEVEL, WINDOW_BITS_MOST);
+        assert_eq!(inflate(&mut codec(&Deflate::new()), &next, 3), Ok(b"still works".to_vec()));
+    }
+
+    /// The first two bytes of a character of three bytes, in a stored block.
+    const BAD_TEXT: [u8; 7] = [0, 2, 0, 0xfd, 0xff, 0xe2, 0x82];
+
+    #[test]
+    fn final_blocks_are_permitted_up_to_a_bound() {
+        // RFC 7692 section 7.2.3.4: "Hello" in a block with the final bit, and then an empty block.
+        let hello = [0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00, 0x00];
+        let mut codec = codec(&Deflate::new());
+        assert_eq!(inflate(&mut codec, &hello, usize::MAX), Ok(b"Hello".to_vec()));
+        let many = [0x03, 0x00].repeat(FINAL_BLOCKS + 1);
+        inflate(&mut codec, &many[..2 * FINAL_BLOCKS], 5).expect("permitted");
+        inflate(&mut codec, &many[..2 * FINAL_BLOCKS], 5).expect("the bound is per message");
+        assert_eq!(inflate(&mut codec, &many, usize::MAX).expect_err("too many").code, code::POLICY);
+    }
+}
