@@ -1,9 +1,11 @@
 //! The routes of `highwire demo`, to try out and to benchmark.
 
+use crate::chat;
 use bytes::Bytes;
 use futures_core::Stream;
 use highwire::body::BodyError;
 use highwire::form::{MultipartError, Part};
+use highwire::topics::Topics;
 use highwire::ws::{Deflate, Message, WebSocket, WebSocketUpgrade};
 use highwire::{
     App, Body, IntoResponse, Json, Multipart, Path, Query, Request, Response, StatusCode, blocking, spawn_blocking,
@@ -22,9 +24,14 @@ const LONGEST_MS: u64 = 50_000;
 /// The most bytes of a message that `/ws` takes. The largest messages of the Autobahn test suite have 16 MiB.
 const LARGEST_MESSAGE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Returns the app of `highwire demo`.
+/// Returns the app of `highwire demo`, with a chat of this process alone.
 pub fn app() -> App {
-    App::new()
+    app_with(chat::topics().build())
+}
+
+/// Returns the app of `highwire demo`, with the topics of its chat.
+pub fn app_with(topics: Topics) -> App {
+    let app = App::new()
         .get("/", || Response::html(include_str!("page.html")))
         .get("/hello", || Response::bytes("text/plain", Bytes::from_static(b"Hello, World!")))
         .get("/echo", echo)
@@ -52,7 +59,8 @@ pub fn app() -> App {
                 std::thread::sleep(Duration::from_millis(ms));
                 format!("blocked {ms} ms\n")
             }),
-        )
+        );
+    chat::add(app, topics)
 }
 
 /// Sends each message back.

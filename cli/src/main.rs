@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use highwire::compress::Compression;
 use highwire::server::{Balance, Engine};
 use highwire::tls::{ClientAuth, TlsConfig};
+use highwire::topics::Topics;
 use highwire::{App, Files, StatusCode};
 use log::Log;
 use std::path::PathBuf;
@@ -36,9 +37,15 @@ enum Action {
 ///   highwire demo --listen 0.0.0.0:80 --listen '[::]:80'
 ///   highwire demo --listen unix:/run/highwire.sock --workers 1 --engine readiness
 ///   highwire demo --tls-listen 127.0.0.1:8443 --tls-self-signed
+///   highwire demo --broker redis://127.0.0.1:6379
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Demo {
+    /// Share the rooms of the chat at /chat with other processes, through Redis (redis://HOST:PORT) or NATS
+    /// (nats://HOST:PORT). The command must have been built with `--features redis` or `--features nats`.
+    #[arg(long, value_name = "URL")]
+    broker: Option<String>,
+
     #[command(flatten)]
     running: Running,
 }
@@ -239,7 +246,7 @@ impl Serve {
 
 fn main() -> ExitCode {
     let action = Command::parse().action;
-    let (Action::Demo(Demo { running }) | Action::Serve(Serve { running, .. })) = &action;
+    let (Action::Demo(Demo { running, .. }) | Action::Serve(Serve { running, .. })) = &action;
     let level = if running.quiet { LevelFilter::ERROR } else { LevelFilter::INFO };
     // Must run before the first thread starts, because glibc assigns a heap to a thread when the thread first
     // allocates.
@@ -254,7 +261,14 @@ fn main() -> ExitCode {
     log.take_panics();
     tracing_subscriber::fmt().with_max_level(level).with_writer(log.clone()).with_ansi(false).init();
     let (app, running) = match action {
-        Action::Demo(Demo { running }) => (highwire_cli::demo::app(), running),
+        Action::Demo(Demo { broker, running }) => match topics(broker.as_deref()) {
+            Ok(topics) => (highwire_cli::demo::app_with(topics), running),
+            Err(error) => {
+                log.write(format!("highwire: --broker: {error}\n").as_bytes());
+                log.flush();
+                return ExitCode::FAILURE;
+            }
+        },
         Action::Serve(serve) => serve.app(),
     };
     let code = match run(app, &running) {
@@ -266,6 +280,30 @@ fn main() -> ExitCode {
     };
     log.flush();
     code
+}
+
+/// Returns the topics of the demo's chat.
+fn topics(broker: Option<&str>) -> Result<Topics, String> {
+    let builder = highwire_cli::chat::topics();
+    match broker {
+        None => Ok(builder.build()),
+        #[cfg(feature = "redis")]
+        Some(url) if url.starts_with("redis:") || url.starts_with("unix:") => {
+            let broker = highwire::topics::Redis::new(url).map_err(|error| format!("{url}: {error}"))?;
+            Ok(builder.broker(broker).build())
+        }
+        #[cfg(feature = "nats")]
+        Some(url) if url.starts_with("nats:") => {
+            let broker = highwire::topics::Nats::new(url).map_err(|error| format!("{url}: {error}"))?;
+            Ok(builder.broker(broker).build())
+        }
+        Some(url) => {
+            let known = [("redis", cfg!(feature = "redis")), ("nats", cfg!(feature = "nats"))];
+            let known: Vec<_> = known.into_iter().filter(|(_, is_known)| *is_known).map(|(name, _)| name).collect();
+            let known = if known.is_empty() { "no broker".into() } else { known.join(" and ") };
+            Err(format!("{url}: this command knows {known}; others need `--features redis` or `--features nats`"))
+        }
+    }
 }
 
 /// Returns the TLS settings that the options describe.

@@ -33,7 +33,13 @@ mod filter;
 mod history;
 mod local;
 mod message;
+#[cfg(feature = "nats")]
+mod nats;
 mod presence;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(any(feature = "nats", feature = "redis"))]
+mod remote;
 mod settings;
 mod subscriber;
 mod subscription;
@@ -60,7 +66,11 @@ pub use broker::{Broker, Link, Unavailable};
 pub use filter::InvalidTopic;
 pub use history::Start;
 pub use message::{Delivery, InvalidId, MessageId};
+#[cfg(feature = "nats")]
+pub use nats::Nats;
 pub use presence::Member;
+#[cfg(feature = "redis")]
+pub use redis::Redis;
 pub use settings::{Counts, SlowReader, Topic};
 pub use subscription::Subscription;
 
@@ -409,6 +419,8 @@ impl Hub {
 
     /// Handles a payload from the broker.
     fn receive(self: &Arc<Hub>, filter: &str, payload: &[u8]) {
+        // A broker that does not know `$` also matches these topics with wildcards.
+        let is_presence = filter.starts_with(PRESENCE);
         match Payload::decode(payload) {
             Some(Payload::Message { topic, id, message })
                 if filter::check_name(&topic).is_ok()
@@ -418,12 +430,12 @@ impl Hub {
                 let rule = self.rule(&topic).clone();
                 self.accept(Published::new(topic, id, message, rule), Some(filter.into()));
             }
-            Some(Payload::Members { topic, node, members }) if node != self.node => {
+            Some(Payload::Members { topic, node, members }) if is_presence && node != self.node => {
                 let mut presence = lock(&self.presence);
                 let changes = presence.hear(&topic, node, members, self.begun.elapsed());
                 changes.into_iter().for_each(|change| self.announce(&topic, &change));
             }
-            Some(Payload::Ask { topic, node }) if node != self.node => self.tell_later(&topic),
+            Some(Payload::Ask { topic, node }) if is_presence && node != self.node => self.tell_later(&topic),
             // Our own members, or bytes of another program.
             _ => {}
         }

@@ -1,0 +1,105 @@
+//! The chat of `highwire demo`, an example of topics: a page, a WebSocket, a history from which a client resumes, and
+//! the members of a room. With a broker, several processes share the rooms.
+
+use highwire::topics::{MessageId, SlowReader, Start, SubscribeError, Topic, Topics, TopicsBuilder};
+use highwire::ws::{Message, WebSocket, WebSocketUpgrade};
+use highwire::{App, Query, Response, State, StatusCode};
+use serde::{Deserialize, Serialize};
+
+/// The number of messages that each room keeps, all of which a new member gets.
+const HISTORY: usize = 100;
+
+/// The most bytes of a message.
+const MESSAGE_BYTES: u64 = 2000;
+
+/// The most characters of a member's name, and of a room's.
+const NAME_CHARACTERS: usize = 40;
+
+/// The query with which the page opens the WebSocket.
+#[derive(Deserialize)]
+struct Entry {
+    room: String,
+    name: String,
+    /// The last message that a client has received which connects again.
+    after: Option<String>,
+}
+
+/// A message to the clients. `id` is missing when it is published.
+#[derive(Serialize, Deserialize)]
+struct Said {
+    #[serde(default)]
+    id: String,
+    from: String,
+    text: String,
+}
+
+#[derive(Serialize)]
+struct Members {
+    members: Vec<String>,
+}
+
+/// Returns settings for the topics of the chat. A client that reads too slowly is disconnected; its page connects again
+/// and resumes.
+pub fn topics() -> TopicsBuilder {
+    let rooms = Topic::new().history(HISTORY).slow_reader(SlowReader::Disconnect).format(with_id);
+    Topics::builder().topic("chat/+", rooms)
+}
+
+/// Adds the ID to a message, so that clients can resume after it.
+fn with_id(_: &str, id: MessageId, message: &Message) -> Message {
+    let Message::Text(text) = message else { return message.clone() };
+    match serde_json::from_str::<Said>(text) {
+        Ok(said) => json(&Said { id: id.to_string(), ..said }),
+        Err(_) => message.clone(),
+    }
+}
+
+fn json(value: &impl Serialize) -> Message {
+    Message::text(serde_json::to_string(value).unwrap_or_default())
+}
+
+/// Adds the chat to an app: its page at `/chat`.
+pub fn add(app: App, topics: Topics) -> App {
+    app.state(topics).get("/chat", || Response::html(include_str!("chat.html"))).get("/chat/ws", enter)
+}
+
+fn enter(upgrade: WebSocketUpgrade, Query(entry): Query<Entry>, State(topics): State<Topics>) -> Response {
+    let is_name =
+        |name: &str| (1..=NAME_CHARACTERS).contains(&name.chars().count()) && !name.chars().any(char::is_control);
+    let is_room = entry.room.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if !is_name(&entry.name) || !is_name(&entry.room) || !is_room {
+        let text = "a name has 1 to 40 characters, and a room 1 to 40 letters, digits and hyphens\n";
+        return Response::error(StatusCode::BAD_REQUEST, text);
+    }
+    upgrade.max_message_size(MESSAGE_BYTES).on_upgrade(move |socket| chat(socket, entry, Topics::clone(&topics)))
+}
+
+async fn chat(mut socket: WebSocket, entry: Entry, topics: Topics) {
+    let room = format!("chat/{}", entry.room);
+    let last = entry.after.and_then(|id| id.parse().ok());
+    let Ok(_membership) = topics.join(&room, &entry.name, "") else {
+        let _ = socket.close(4000, "the room is full").await;
+        return;
+    };
+    if subscribe(&socket, &topics, &room, last).is_err() {
+        return;
+    }
+    let members = topics.members(&room).into_iter().map(|member| member.name).collect();
+    if socket.send(json(&Members { members })).await.is_err() {
+        return;
+    }
+    while let Some(Ok(message)) = socket.recv().await {
+        let Message::Text(text) = message else { continue };
+        let said = Said { id: String::new(), from: entry.name.clone(), text: text.to_string() };
+        if let Err(error) = topics.publish(&room, json(&said))
+            && socket.send(json(&serde_json::json!({ "error": error.to_string() }))).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+fn subscribe(socket: &WebSocket, topics: &Topics, room: &str, last: Option<MessageId>) -> Result<(), SubscribeError> {
+    socket.subscribe(topics, &format!("$presence/{room}"), Start::Next)?;
+    socket.subscribe(topics, room, last.map_or(Start::Last(HISTORY), Start::After))
+}

@@ -1,0 +1,273 @@
+//! Tests the chat of `highwire demo`: two clients of one process, and two processes that share rooms through a real
+//! Redis or NATS, which is killed and started again, as are the processes.
+#![cfg(unix)]
+
+mod demo;
+mod programs;
+
+use demo::{Demo, PATIENCE};
+use programs::{Folder, program};
+use std::collections::BTreeSet;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tungstenite::{Message, WebSocket};
+
+/// A member of a room.
+struct Member {
+    socket: WebSocket<TcpStream>,
+    /// The messages that were received and not asked for yet.
+    inbox: Vec<String>,
+    /// The ID of the last received message.
+    last: String,
+}
+
+impl Member {
+    fn enter(demo: &Demo, name: &str, after: &str) -> Member {
+        let address = &demo.addresses[0];
+        let stream = TcpStream::connect(address).expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+        let after = if after.is_empty() { String::new() } else { format!("&after={after}") };
+        let url = format!("ws://{address}/chat/ws?room=lobby&name={name}{after}");
+        let deadline = Instant::now() + PATIENCE;
+        let mut handshake = tungstenite::client(url, stream);
+        let socket = loop {
+            match handshake {
+                Ok((socket, _)) => break socket,
+                Err(tungstenite::HandshakeError::Interrupted(middle)) if Instant::now() < deadline => {
+                    handshake = middle.handshake();
+                }
+                Err(error) => panic!("a handshake: {error}"),
+            }
+        };
+        Member { socket, inbox: Vec::new(), last: after.trim_start_matches("&after=").into() }
+    }
+
+    fn say(&mut self, text: &str) {
+        self.socket.send(Message::text(text)).expect("a message that is sent");
+    }
+
+    /// Reads what has arrived. Returns false after 100 ms without a message.
+    fn read(&mut self) -> bool {
+        match self.socket.read() {
+            Ok(Message::Text(text)) => {
+                let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+                let found = if let Some(said) = value["text"].as_str() {
+                    self.last = value["id"].as_str().expect("an ID").into();
+                    said.into()
+                } else if let Some(name) = value["joined"].as_str() {
+                    format!("+{name}")
+                } else if let Some(name) = value["left"].as_str() {
+                    format!("-{name}")
+                } else {
+                    value.to_string()
+                };
+                self.inbox.push(found);
+                true
+            }
+            Ok(_) => true,
+            Err(tungstenite::Error::Io(error)) if error.kind() == std::io::ErrorKind::WouldBlock => false,
+            Err(error) => panic!("the connection broke: {error}"),
+        }
+    }
+
+    /// Waits until a message has arrived that satisfies a condition.
+    fn wait(&mut self, what: &str, holds: impl Fn(&str) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(at) = self.inbox.iter().position(|text| holds(text)) {
+                self.inbox.remove(at);
+                return;
+            }
+            let newest = &self.inbox[self.inbox.len().saturating_sub(10)..];
+            assert!(Instant::now() < deadline, "no message {what}; the newest are {newest:?}");
+            self.read();
+        }
+    }
+
+    fn wait_for(&mut self, text: &str) {
+        self.wait(text, |found| found == text);
+    }
+
+    /// Returns the numbers among the received messages, in their order, after 300 ms without a message.
+    fn numbers(&mut self) -> Vec<u32> {
+        while self.read() || self.read() || self.read() {}
+        self.inbox.iter().filter_map(|text| text.parse().ok()).collect()
+    }
+}
+
+#[test]
+fn two_clients_of_one_process_chat() {
+    let Some(demo) = Demo::start("auto", &["--listen", "127.0.0.1:0", "--workers", "2"]) else { return };
+    let mut ann = Member::enter(&demo, "ann", "");
+    ann.wait_for(r#"{"members":["ann"]}"#);
+    ann.say("hello");
+    ann.wait_for("hello");
+    let last = ann.last.clone();
+    ann.say("anybody?");
+    let mut bob = Member::enter(&demo, "bob", "");
+    bob.wait_for("hello");
+    bob.wait_for("anybody?");
+    ann.wait_for("+bob");
+    drop(bob);
+    ann.wait_for("-bob");
+    ann.say("<b>a & \"b\"</b>");
+    let mut bob = Member::enter(&demo, "bob", &last);
+    bob.wait_for("anybody?");
+    bob.wait_for("<b>a & \"b\"</b>");
+    assert!(!bob.inbox.contains(&"hello".to_string()), "{:?}", bob.inbox);
+}
+
+/// A broker's server, which can be killed and started again on the same port.
+struct Broker {
+    program: PathBuf,
+    arguments: Vec<String>,
+    port: u16,
+    child: Option<Child>,
+    _folder: Folder,
+}
+
+impl Broker {
+    fn redis() -> Option<Broker> {
+        let (program, folder, port) = (program(&["redis-server"])?, Folder::new("redis"), free_port());
+        let path = folder.0.display().to_string();
+        // The log of commands is written at once, so that a killed server loses nothing.
+        let arguments = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir", &path];
+        let log = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
+        let arguments = arguments.iter().chain(&log).map(ToString::to_string).collect();
+        Some(Broker { program, arguments, port, child: None, _folder: folder })
+    }
+
+    fn nats() -> Option<Broker> {
+        let (program, folder, port) = (program(&["nats-server"])?, Folder::new("nats"), free_port());
+        let arguments = ["--addr", "127.0.0.1", "--port", &port.to_string()].map(ToString::to_string).to_vec();
+        Some(Broker { program, arguments, port, child: None, _folder: folder })
+    }
+
+    fn start(&mut self) {
+        let mut command = Command::new(Path::new(&self.program));
+        command.args(&self.arguments).stdout(Stdio::null()).stderr(Stdio::null());
+        self.child = Some(command.spawn().expect("a broker"));
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(Instant::now() < deadline, "the broker does not start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().expect("a process to kill");
+            child.wait().expect("a process that ends");
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
+}
+
+/// Starts two processes and returns them with a member in each, when the members see each other.
+fn joined(url: &str) -> Option<[(Demo, Member); 2]> {
+    let start = |name: &str| {
+        let mut demo = Demo::start("auto", &["--listen", "127.0.0.1:0", "--workers", "1", "--broker", url])?;
+        demo.wait_for("connected to the broker", 1);
+        let member = Member::enter(&demo, name, "");
+        Some((demo, member))
+    };
+    let mut both = [start("ann")?, start("bob")?];
+    both[0].1.wait_for("+bob");
+    both[1].1.wait("with ann", |text| text == "+ann" || text == r#"{"members":["ann","bob"]}"#);
+    Some(both)
+}
+
+/// Publishes a message again and again until it arrives at another member, because it may get lost while the broker's
+/// connections are made.
+fn until_it_arrives(from: &mut Member, to: &mut Member, text: &str) {
+    let deadline = Instant::now() + 2 * PATIENCE;
+    loop {
+        from.say(text);
+        for _ in 0..5 {
+            to.read();
+        }
+        if to.inbox.iter().any(|found| found == text) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{text} does not arrive; there are {:?}", to.inbox);
+    }
+}
+
+/// Says numbers in turn, and kills and starts the broker in between. Returns the numbers that were accepted.
+fn say_while_the_broker_restarts(broker: &mut Broker, from: &mut Member) -> BTreeSet<u32> {
+    for number in 0..600 {
+        if number == 200 {
+            broker.kill();
+        }
+        if number == 400 {
+            broker.start();
+            // The processes connect again within two seconds.
+            std::thread::sleep(Duration::from_secs(3));
+        }
+        from.say(&number.to_string());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let own: BTreeSet<u32> = from.numbers().into_iter().collect();
+    let refused = from.inbox.iter().filter(|text| text.contains("the broker is not connected")).count();
+    assert!(refused >= 100, "the publisher learns that the broker is down, but only {refused} times");
+    own
+}
+
+#[test]
+fn processes_that_share_a_redis_lose_nothing_that_it_has_kept() {
+    let Some(mut broker) = Broker::redis() else { return };
+    broker.start();
+    let url = format!("redis://127.0.0.1:{}", broker.port);
+    let Some([(here, mut ann), (there, mut bob)]) = joined(&url) else { return };
+    ann.say("hello");
+    bob.wait_for("hello");
+    bob.say("hello yourself");
+    ann.wait_for("hello yourself");
+
+    let own = say_while_the_broker_restarts(&mut broker, &mut ann);
+    let others = bob.numbers();
+    assert!(others.windows(2).all(|two| two[0] < two[1]), "each message arrives once and in order");
+    assert_eq!(others.iter().copied().collect::<BTreeSet<_>>(), own, "both processes deliver the same messages");
+    // Only messages that were on their way when the broker was killed may be lost.
+    assert!(own.range(..190).count() == 190 && own.range(400..).count() == 200, "{own:?}");
+
+    // A process is killed. Its member resumes in the other one, which has the same messages.
+    let last = bob.last.clone();
+    drop(bob);
+    ann.wait_for("-bob");
+    drop(there);
+    for number in 1000..1050 {
+        ann.say(&number.to_string());
+    }
+    ann.wait_for("1049");
+    let mut bob = Member::enter(&here, "bob", &last);
+    bob.wait_for("1049");
+    assert_eq!(bob.numbers(), (1000..1049).collect::<Vec<_>>());
+}
+
+#[test]
+fn processes_that_share_a_nats_go_on_after_it_was_restarted() {
+    let Some(mut broker) = Broker::nats() else { return };
+    broker.start();
+    let url = format!("nats://127.0.0.1:{}", broker.port);
+    let Some([(_here, mut ann), (_there, mut bob)]) = joined(&url) else { return };
+    ann.say("hello");
+    bob.wait_for("hello");
+    let own = say_while_the_broker_restarts(&mut broker, &mut ann);
+    until_it_arrives(&mut ann, &mut bob, "still here");
+    let others = bob.numbers();
+    assert!(others.windows(2).all(|two| two[0] < two[1]), "each message arrives at most once and in order");
+    assert!(own.range(..190).count() == 190 && own.range(500..).count() == 100, "{own:?}");
+    assert!(others.iter().filter(|number| **number < 190).count() == 190, "{others:?}");
+}

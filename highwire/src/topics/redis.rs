@@ -1,0 +1,286 @@
+//! Redis as a broker: PUBLISH and SUBSCRIBE, with histories in lists.
+
+use super::broker::{Broker, Link, Unavailable};
+use super::remote::{Outgoing, Protocol, Remote, STEP, Session};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use redis::aio::{MultiplexedConnection, PubSubSink, PubSubStream};
+use redis::{AsyncConnectionConfig, Client, Msg, RedisError, cmd, pipe};
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// The interval in which an idle connection is checked.
+const PING: Duration = Duration::from_secs(5);
+
+/// The time after which Redis forgets the history of a topic to which nothing is published.
+const HISTORY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The most topics whose histories are requested at once.
+const HISTORIES: usize = 64;
+
+/// Publishes a message and keeps it in the history, as one step, so that the list has the order of the messages.
+const KEEP: &str = "redis.call('RPUSH', KEYS[1], ARGV[1])
+redis.call('LTRIM', KEYS[1], -tonumber(ARGV[2]), -1)
+redis.call('EXPIRE', KEYS[1], ARGV[3])
+return redis.call('PUBLISH', ARGV[4], ARGV[1])";
+
+/// A [`Broker`] that shares topics through Redis or Valkey (feature `redis`).
+///
+/// Each process has two connections: one listens, only to what somebody here listens to, the other sends. The last
+/// messages of topics with a history are kept in Redis for 24 hours after the latest of them, so that any machine can
+/// resume a client.
+#[derive(Debug)]
+pub struct Redis {
+    server: Server,
+    remote: Remote,
+}
+
+#[derive(Clone)]
+struct Server {
+    client: Client,
+    prefix: String,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The URL may contain a password.
+        write!(f, "redis at {}", self.client.get_connection_info().addr())
+    }
+}
+
+impl Redis {
+    /// Creates a broker for a URL such as `redis://user:password@127.0.0.1:6379/0`, or `unix:///run/redis.sock`. It
+    /// connects when the topics are built, and again whenever the connection is lost.
+    ///
+    /// # Errors
+    /// Returns an error if the URL is invalid. `rediss:` is not supported.
+    pub fn new(url: &str) -> Result<Redis, RedisError> {
+        let server = Server { client: Client::open(url)?, prefix: "highwire:".into() };
+        Ok(Redis { server, remote: Remote::default() })
+    }
+
+    /// Sets the beginning of all names in Redis; the default is `highwire:`.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Redis {
+        self.server.prefix = prefix.into();
+        self
+    }
+}
+
+impl Broker for Redis {
+    fn start(&self, link: Link) {
+        self.remote.start(self.server.clone(), link);
+    }
+
+    fn publish(&self, topic: &str, payload: Bytes, keep: usize) -> Result<(), Unavailable> {
+        self.remote.publish(topic, payload, keep)
+    }
+
+    fn subscribe(&self, filter: &str, has_history: bool) {
+        self.remote.subscribe(filter, has_history);
+    }
+
+    fn unsubscribe(&self, filter: &str) {
+        self.remote.unsubscribe(filter);
+    }
+}
+
+impl Server {
+    fn channel(&self, topic: &str) -> String {
+        format!("{}{topic}", self.prefix)
+    }
+
+    fn history(&self, topic: &str) -> String {
+        format!("{}history:{topic}", self.prefix)
+    }
+
+    /// Returns a pattern of Redis that matches all topics of a filter, and possibly others, or `None` if the filter has
+    /// no wildcard.
+    fn pattern(&self, filter: &str) -> Option<String> {
+        let is_wildcard = |level: &str| level == "+" || level == "#";
+        if !filter.split('/').any(is_wildcard) {
+            return None;
+        }
+        let mut pattern = String::new();
+        for character in self.prefix.chars() {
+            escape(character, &mut pattern);
+        }
+        for (at, level) in filter.split('/').enumerate() {
+            if at > 0 && level != "#" {
+                pattern.push('/');
+            }
+            match level {
+                "+" | "#" => pattern.push('*'),
+                _ => level.chars().for_each(|character| escape(character, &mut pattern)),
+            }
+        }
+        Some(pattern)
+    }
+}
+
+/// Appends a character of a pattern that stands for itself.
+fn escape(character: char, pattern: &mut String) {
+    if matches!(character, '*' | '?' | '[' | ']' | '^' | '-' | '\\') {
+        pattern.push('\\');
+    }
+    pattern.push(character);
+}
+
+impl Protocol for Server {
+    type Session = Connected;
+
+    async fn connect(&self, link: Link) -> Result<Connected, String> {
+        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(STEP)).set_response_timeout(Some(STEP));
+        let to_say = |error: RedisError| error.to_string();
+        let sending = self.client.get_multiplexed_async_connection_with_config(&config).await.map_err(to_say)?;
+        let (listening, messages) = self.client.get_async_pubsub().await.map_err(to_say)?.split();
+        let (patterns, ping) = (HashMap::new(), Instant::now() + PING);
+        Ok(Connected { server: self.clone(), link, sending, listening, messages, patterns, ping })
+    }
+}
+
+/// The two connections to Redis.
+pub(super) struct Connected {
+    server: Server,
+    link: Link,
+    sending: MultiplexedConnection,
+    listening: PubSubSink,
+    messages: PubSubStream,
+    /// The filters of each pattern to which Redis listens.
+    patterns: HashMap<String, Vec<String>>,
+    /// The moment of the next check of both connections.
+    ping: Instant,
+}
+
+impl Connected {
+    async fn listen(&mut self, filters: &[(String, bool)]) -> Result<(), RedisError> {
+        let mut channels = Vec::new();
+        for (filter, _) in filters {
+            match self.server.pattern(filter) {
+                None => channels.push(self.server.channel(filter)),
+                Some(pattern) => {
+                    let known = self.patterns.entry(pattern.clone()).or_default();
+                    known.push(filter.clone());
+                    if known.len() == 1 {
+                        self.listening.psubscribe(pattern).await?;
+                    }
+                }
+            }
+        }
+        for channels in channels.chunks(HISTORIES) {
+            self.listening.subscribe(channels).await?;
+        }
+        let topics: Vec<_> = filters.iter().filter(|(_, has_history)| *has_history).map(|(topic, _)| topic).collect();
+        for topics in topics.chunks(HISTORIES) {
+            let mut requests = pipe();
+            for topic in topics {
+                requests.cmd("LRANGE").arg(self.server.history(topic)).arg(0).arg(-1);
+            }
+            let histories: Vec<Vec<Vec<u8>>> = requests.query_async(&mut self.sending).await?;
+            for (topic, kept) in topics.iter().zip(histories) {
+                self.link.history(topic, Some(kept));
+            }
+        }
+        Ok(())
+    }
+
+    async fn forget(&mut self, filter: &str) -> Result<(), RedisError> {
+        let Some(pattern) = self.server.pattern(filter) else {
+            return self.listening.unsubscribe(self.server.channel(filter)).await;
+        };
+        if let Some(filters) = self.patterns.get_mut(&pattern) {
+            filters.retain(|known| known != filter);
+            if filters.is_empty() {
+                self.patterns.remove(&pattern);
+                self.listening.punsubscribe(pattern).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(&self, message: &Msg) {
+        let payload = message.get_payload_bytes();
+        match message.get_pattern::<Option<String>>() {
+            Ok(Some(pattern)) => {
+                let filters = self.patterns.get(&pattern).into_iter().flatten();
+                filters.for_each(|filter| self.link.received(filter, payload));
+            }
+            _ => {
+                if let Some(topic) = message.get_channel_name().strip_prefix(&self.server.prefix) {
+                    self.link.received(topic, payload);
+                }
+            }
+        }
+    }
+
+    async fn check(&mut self) -> Result<(), RedisError> {
+        let _: String = cmd("PING").query_async(&mut self.sending).await?;
+        let _: redis::Value = self.listening.ping().await?;
+        Ok(())
+    }
+}
+
+impl Session for Connected {
+    async fn subscribe(&mut self, filters: &[(String, bool)]) -> Result<(), String> {
+        self.listen(filters).await.map_err(|error| error.to_string())
+    }
+
+    async fn unsubscribe(&mut self, filter: &str) -> Result<(), String> {
+        self.forget(filter).await.map_err(|error| error.to_string())
+    }
+
+    async fn publish(&mut self, batch: Vec<Outgoing>) -> Result<(), String> {
+        let mut requests = pipe();
+        for Outgoing { topic, payload, keep } in batch {
+            let channel = self.server.channel(&topic);
+            if keep == 0 {
+                requests.cmd("PUBLISH").arg(channel).arg(&payload[..]).ignore();
+            } else {
+                let keep_it = requests.cmd("EVAL").arg(KEEP).arg(1).arg(self.server.history(&topic));
+                keep_it.arg(&payload[..]).arg(keep).arg(HISTORY.as_secs()).arg(channel).ignore();
+            }
+        }
+        requests.query_async(&mut self.sending).await.map_err(|error: RedisError| error.to_string())
+    }
+
+    async fn receive(&mut self) -> String {
+        loop {
+            tokio::select! {
+                message = self.messages.next() => match message {
+                    Some(message) => self.deliver(&message),
+                    None => return "the connection was closed".into(),
+                },
+                () = sleep_until(self.ping) => {
+                    self.ping = Instant::now() + PING;
+                    match tokio::time::timeout(STEP, self.check()).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(error)) => return error.to_string(),
+                        Err(_) => return "it does not answer".into(),
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_become_patterns() {
+        let redis = Redis::new("redis://127.0.0.1/").expect("a valid URL").prefix("app*:");
+        for (filter, pattern) in [
+            ("a/b", None),
+            ("a/+", Some("app\\*:a/*")),
+            ("+/b", Some("app\\*:*/b")),
+            ("a/#", Some("app\\*:a*")),
+            ("#", Some("app\\*:*")),
+            ("a[b]?/+", Some("app\\*:a\\[b\\]\\?/*")),
+        ] {
+            assert_eq!(redis.server.pattern(filter).as_deref(), pattern, "{filter}");
+        }
+    }
+}
