@@ -1,6 +1,7 @@
 //! Bodies in parts: of requests while they are received, and of responses while they are produced.
 
 use crate::file_part::{FilePart, Step};
+use crate::queue::Queue;
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -103,7 +104,7 @@ const SMALL_PART_BYTES: usize = 4096;
 /// A queue of parts.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
-    parts: VecDeque<BytesMut>,
+    parts: Queue<BytesMut>,
 }
 
 impl Parts {

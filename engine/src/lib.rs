@@ -56,6 +56,7 @@ mod listen;
 mod panics;
 mod peers;
 mod pool;
+mod queue;
 mod remote;
 mod run;
 mod secure;

@@ -1,9 +1,9 @@
 //! Raw bytes for handlers that speak another protocol on an HTTP/1 connection or on a stream of HTTP/2.
 
 use crate::body::{PART_BYTES, Parts};
+use crate::queue::Queue;
 use bytes::Bytes;
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -80,7 +80,7 @@ pub(crate) struct Raw {
     /// True if `read` has returned `None` once because the server is stopping. Later calls may return more bytes.
     told_of_drain: bool,
     pub(crate) paused: bool,
-    pub(crate) outgoing: VecDeque<Bytes>,
+    pub(crate) outgoing: Queue<Bytes>,
     pub(crate) outgoing_held: usize,
     /// True if no written bytes wait. Over HTTP/1, bytes wait until the kernel has them; over HTTP/2, until they are in
     /// a frame.

@@ -24,6 +24,13 @@ pub struct Sleep {
     registered: Option<(TimerKey, Waker)>,
 }
 
+impl Sleep {
+    /// Returns the moment at which it is over.
+    pub fn until(&self) -> highwire_io::Instant {
+        self.until
+    }
+}
+
 impl Future for Sleep {
     type Output = ();
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {

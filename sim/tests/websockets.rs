@@ -359,3 +359,54 @@ fn the_first_known_subprotocol_is_agreed_on() {
         assert!(peer.heard().0.starts_with(&expected), "{proposed}: {:?}", peer.heard());
     }
 }
+
+#[test]
+fn a_callback_gets_the_messages_and_waits_for_slow_readers() {
+    let app = || {
+        App::new().get("/", |upgrade: WebSocketUpgrade| {
+            upgrade.on_message(|socket, message| match message {
+                Ok(message @ (Message::Text(_) | Message::Binary(_))) => {
+                    if let Err(error) = socket.try_send(message) {
+                        see(error.to_string());
+                    }
+                }
+                Ok(_) => {}
+                Err(error) => see(error.to_string()),
+            })
+        })
+    };
+    for (name, mut client) in Client::of(app, false) {
+        client.say(|ws, out| ws.send_text("a", out));
+        client.say(|ws, out| ws.send_ping(b"", out));
+        client.say(|ws, out| ws.send_text("b", out));
+        assert_eq!(client.hear(), ["a", "pong ", "b"], "{name}");
+        client.tunnel.end();
+        assert_eq!(seen(), ["the connection ended without a Close frame"], "{name}");
+    }
+    // A peer that sends and does not read: its messages wait in the kernel, and none is lost.
+    let fields = format!("Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n");
+    let mut play = plain::Play::new(app());
+    play.client.send(request(&fields).as_bytes());
+    play.settle(false);
+    let mut ws = Connection::client(Bounds::default(), false, || [1, 2, 3, 4]);
+    let mut out = Vec::new();
+    for number in 0..2000 {
+        ws.send_text(&format!("<{number:04}{}", "x".repeat(995)), &mut out).expect("a message");
+    }
+    let mut rest = &out[..];
+    for _ in 0..100 {
+        rest = &rest[play.client.send(rest)..];
+        play.settle(false);
+        assert!(play.worker.account() < 600_000, "{} bytes are held", play.worker.account());
+    }
+    assert!(!rest.is_empty(), "the server does not read on");
+    while !rest.is_empty() {
+        rest = &rest[play.client.send(rest)..];
+        play.settle(true);
+    }
+    play.settle(true);
+    let text = String::from_utf8_lossy(&play.received).into_owned();
+    let numbers: Vec<usize> = text.split('<').skip(1).map(|part| part[..4].parse().expect("a number")).collect();
+    assert_eq!(numbers, (0..2000).collect::<Vec<_>>());
+    assert!(seen().is_empty());
+}

@@ -32,7 +32,7 @@ impl Call {
                 let (writer, reader) = crossing();
                 let length = streamed.length;
                 (self.writer, self.left) = (Some(writer), length);
-                self.exchange.outgoing.stream(*streamed);
+                self.exchange.outgoing.stream(streamed);
                 (length, Some(ResponseBody::parts(reader, length)))
             }
             Content::Switch(_) => (Some(0), None),

@@ -21,7 +21,7 @@ pub(crate) struct Incoming {
     /// reader may not have taken all parts.
     parts: Option<Rc<RefCell<BodyQueue>>>,
     /// A body that is being collected, with its head.
-    whole: Option<Collect>,
+    whole: Option<Box<Collect>>,
 }
 
 impl Incoming {
@@ -62,7 +62,7 @@ impl Incoming {
     pub(crate) fn collect(&mut self, head: &Head, window: &[u8]) {
         self.state.take(Step::Collect);
         let (head, window) = (head.to_kept(), window.to_vec());
-        self.whole = Some(Collect { head, window, body: Vec::new() });
+        self.whole = Some(Box::new(Collect { head, window, body: Vec::new() }));
     }
 
     /// Records that the peer's bytes belong to a tunnel from now on.
@@ -113,7 +113,7 @@ impl Incoming {
             self.state.take(Step::End);
         }
         if let Some(whole) = self.whole.take() {
-            return Ended::Collected(whole);
+            return Ended::Collected(*whole);
         }
         let Some(parts) = &self.parts else { return Ended::Unread };
         parts.borrow_mut().finish(Ok(()), trailers);

@@ -46,7 +46,7 @@ fn client(upload: Upload) -> Exchange {
     exchange.incoming = Incoming::awaited();
     let trailers = || vec![(HeaderName::from_static("digest"), HeaderValue::from_static("of the request"))];
     let body = Streamed { length: None, body: BodyStream::new(upload), trailers: Some(Box::new(trailers)) };
-    exchange.outgoing.stream(body);
+    exchange.outgoing.stream(Box::new(body));
     exchange
 }
 
@@ -103,7 +103,7 @@ fn a_client_half_and_a_server_half_carry_both_bodies_and_their_trailers() {
         // another part.
         let request = server.incoming.stream(Waker::noop().clone());
         let echo = Streamed { length: None, body: BodyStream::new(request), trailers: None };
-        server.outgoing.stream(echo);
+        server.outgoing.stream(Box::new(echo));
         client.incoming.begin();
         let mut response = client.incoming.stream(Waker::noop().clone());
         assert_eq!(states(&client), (State::Parts, State::Parts));
@@ -150,7 +150,8 @@ fn a_request_that_fails_at_the_client_is_cut_at_the_server() {
 fn a_response_that_nobody_reads_any_more_is_dropped_as_it_comes() {
     let (mut client, mut server) = (client(Upload::of(&[7; 4 * PART], false)), Exchange::default());
     let request = server.incoming.stream(Waker::noop().clone());
-    server.outgoing.stream(Streamed { length: None, body: BodyStream::new(request), trailers: None });
+    let body = Streamed { length: None, body: BodyStream::new(request), trailers: None };
+    server.outgoing.stream(Box::new(body));
     client.incoming.begin();
     drop(client.incoming.stream(Waker::noop().clone()));
     while carry(&mut client, &mut server) | carry(&mut server, &mut client) {}

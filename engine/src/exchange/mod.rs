@@ -52,7 +52,7 @@ pub(crate) struct Exchange {
     interim: Option<Rc<RefCell<InterimQueue>>>,
     /// The size of the whole body in bytes after decoding, if middleware has decoded it for the handler.
     unfolded: Option<Rc<Cell<usize>>>,
-    log: Option<LogLine>,
+    log: Option<Box<LogLine>>,
 }
 
 /// Creates the exchange of a server that has received a request's head.
@@ -199,10 +199,10 @@ impl Exchange {
     }
 
     fn keep_log(&mut self, line: LogLine) {
-        self.log = Some(line);
+        self.log = Some(Box::new(line));
     }
 
-    fn take_log(&mut self) -> Option<LogLine> {
+    fn take_log(&mut self) -> Option<Box<LogLine>> {
         self.log.take()
     }
 

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 pub(crate) struct Outgoing {
     state: State,
     /// The body that is being sent in parts.
-    body: Option<Streamed>,
+    body: Option<Box<Streamed>>,
 }
 
 impl Outgoing {
@@ -38,7 +38,7 @@ impl Outgoing {
     }
 
     /// Starts a body that follows its head in parts.
-    pub(crate) fn stream(&mut self, body: Streamed) {
+    pub(crate) fn stream(&mut self, body: Box<Streamed>) {
         self.begin();
         self.state.take(Step::Stream);
         self.body = Some(body);

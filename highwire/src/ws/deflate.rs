@@ -26,7 +26,7 @@ const ROOM_BYTES: usize = 1024;
 
 thread_local! {
     static DEFLATERS: RefCell<Vec<Deflater>> = const { RefCell::new(Vec::new()) };
-    static INFLATER: RefCell<Option<Decompress>> = const { RefCell::new(None) };
+    static INFLATER: RefCell<Option<Box<Decompress>>> = const { RefCell::new(None) };
 }
 
 /// Settings of permessage-deflate for [`WebSocketUpgrade::deflate`](super::WebSocketUpgrade::deflate).
@@ -104,9 +104,9 @@ pub(super) struct Codec {
     sent_window_bits: u8,
     received_window_bits: u8,
     /// With context takeover, the state after the last message.
-    deflater: Option<Deflater>,
+    deflater: Option<Box<Deflater>>,
     /// The state after the last message, or within a message that is inflated in parts.
-    inflater: Option<Decompress>,
+    inflater: Option<Box<Decompress>>,
     /// The most inflated bytes of a message.
     message_bytes: u64,
     message: Incomplete,
@@ -171,7 +171,7 @@ impl Codec {
         if self.sends_takeover {
             let own = self.deflater.take();
             let deflater =
-                self.deflater.insert(own.unwrap_or_else(|| Deflater::new(self.level, self.sent_window_bits)));
+                self.deflater.insert(own.unwrap_or_else(|| Box::new(Deflater::new(self.level, self.sent_window_bits))));
             // This message is sent even if it has not become shorter, because later messages may refer to it.
             return Some(deflater.deflate(message));
         }
@@ -186,7 +186,7 @@ impl Codec {
     pub(super) fn inflate(&mut self, kind: Kind, part: &[u8], is_last: bool, out: &mut Vec<u8>) -> Result<(), Failure> {
         let mut message = std::mem::take(&mut self.message);
         let mut inflater = self.inflater.take().unwrap_or_else(|| match self.receives_takeover {
-            true => Decompress::new_with_window_bits(false, self.received_window_bits),
+            true => Box::new(Decompress::new_with_window_bits(false, self.received_window_bits)),
             false => shared_inflater(),
         });
         let start = out.len();
@@ -213,13 +213,13 @@ impl Codec {
 }
 
 /// Returns the inflater of this worker, ready for another message.
-fn shared_inflater() -> Decompress {
+fn shared_inflater() -> Box<Decompress> {
     match INFLATER.take() {
         Some(mut inflater) => {
             inflater.reset(false);
             inflater
         }
-        None => Decompress::new_with_window_bits(false, WINDOW_BITS_MOST),
+        None => Box::new(Decompress::new_with_window_bits(false, WINDOW_BITS_MOST)),
     }
 }
 

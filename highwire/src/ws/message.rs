@@ -116,6 +116,8 @@ pub enum Error {
     /// The peer has broken the protocol or a limit. A Close frame with the code and the text was sent, unless another
     /// one was sent before.
     Refused(Failure),
+    /// 64 KiB or more wait for the peer. Returned only by [`try_send`](super::WebSocketSender::try_send).
+    Full,
     /// The message cannot be sent: its Close frame was sent before, or the message is invalid.
     Unsendable(Misuse),
 }
@@ -126,6 +128,7 @@ impl fmt::Display for Error {
             Error::Broken => f.write_str("the connection ended without a Close frame"),
             Error::Silent => f.write_str("the peer is silent and does not answer Ping or Close frames"),
             Error::Refused(failure) => write!(f, "the peer broke the protocol: {failure} ({})", failure.code),
+            Error::Full => f.write_str("the peer has not taken the messages that were sent before"),
             Error::Unsendable(misuse) => write!(f, "the message cannot be sent: {misuse}"),
         }
     }

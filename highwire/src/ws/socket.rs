@@ -13,6 +13,7 @@ use highwire_proto::ws::state::State;
 use highwire_proto::ws::{Connection, Event, HEADER_BYTES, Kind, Misuse, code};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
@@ -29,7 +30,7 @@ const APART_BYTES: usize = 16 * 1024;
 const MESSAGES_A_TURN: u32 = 64;
 
 /// The most bytes of these messages. A small compressed message may be inflated to a long one, which takes time.
-const BYTES_A_TURN: usize = 256 * 1024;
+const BYTES_A_TURN: u32 = 256 * 1024;
 
 /// The most subscriptions of a connection.
 const SUBSCRIPTIONS: usize = 1000;
@@ -64,6 +65,13 @@ pub struct WebSocketSender {
 /// The receiving half of a [`WebSocket`].
 #[derive(Debug)]
 pub struct WebSocketReceiver {
+    /// It is in a box, because the compiler keeps a moved argument of an async function twice in its future.
+    receiving: Box<Receiving>,
+}
+
+/// The state of a receiving half.
+#[derive(Debug)]
+struct Receiving {
     reader: RawReader,
     core: Rc<RefCell<Core>>,
     /// Received bytes that are not parsed yet.
@@ -75,18 +83,19 @@ pub struct WebSocketReceiver {
     /// The number of bytes that the connection is charged for `window` and `message`.
     kept: usize,
     /// The number of messages and of their bytes returned since the last wait.
-    streak: (u32, usize),
+    streak: (u32, u32),
     /// True if no more messages will be returned.
     is_over: bool,
-    ping_interval: Option<Duration>,
+    /// The time after which a silent peer gets a Ping frame, in milliseconds.
+    ping_interval: Option<NonZeroU32>,
     /// The moment at which bytes arrived last.
     heard: Instant,
     /// True if a Ping frame was sent after that.
     pinged: bool,
     /// The beginning of the current period of an incomplete message, and the number of bytes that have arrived in it.
     incomplete: Option<(Instant, u64)>,
-    /// A timer for the earliest deadline, or for an earlier moment, and that moment.
-    alarm: Option<(Instant, Sleep)>,
+    /// A timer for the earliest deadline, or for an earlier moment.
+    alarm: Option<Sleep>,
 }
 
 /// The part of a connection that both halves use.
@@ -97,13 +106,15 @@ struct Core {
     codec: Option<Box<Codec>>,
     writer: RawWriter,
     /// The bytes of the last Ping frame, if its answer was not sent yet.
-    pong: Option<Bytes>,
+    pong: Option<Box<Bytes>>,
     /// The moment until which the peer must answer our Close frame.
     close_due: Option<Instant>,
     /// The task that waits for a message, which must learn of `close_due`.
     receiver: Option<Waker>,
-    subprotocol: Option<String>,
-    subscriptions: Vec<Subscription>,
+    subprotocol: Option<Box<str>>,
+    /// Usually there are none, so they are in a box.
+    #[expect(clippy::box_collection, reason = "a box has a third of the size, and usually there is none")]
+    subscriptions: Option<Box<Vec<Subscription>>>,
     /// True if messages of subscriptions may wait because the connection had no room.
     is_behind: bool,
 }
@@ -116,13 +127,13 @@ impl WebSocket {
         settings: &Settings,
     ) -> WebSocket {
         let (reader, writer) = stream.split();
-        let subprotocol = settings.subprotocol.clone();
+        let subprotocol = settings.subprotocol.as_deref().map(Box::from);
         let (pong, close_due, receiver) = (None, None, None);
         let codec = codec.map(Box::new);
-        let (subscriptions, is_behind) = (Vec::new(), false);
+        let (subscriptions, is_behind) = (None, false);
         let core = Core { connection, codec, writer, pong, close_due, receiver, subprotocol, subscriptions, is_behind };
         let core = Rc::new(RefCell::new(core));
-        let receiver = WebSocketReceiver {
+        let receiving = Receiving {
             reader,
             core: core.clone(),
             window: BytesMut::new(),
@@ -131,12 +142,16 @@ impl WebSocket {
             kept: 0,
             streak: (0, 0),
             is_over: false,
-            ping_interval: settings.ping_interval,
+            ping_interval: settings.ping_interval.map(|interval| {
+                let most = u32::MAX / 2;
+                NonZeroU32::new(interval.as_millis().clamp(1, most.into()) as u32).unwrap_or(NonZeroU32::MIN)
+            }),
             heard: context::now(),
             pinged: false,
             incomplete: None,
             alarm: None,
         };
+        let receiver = WebSocketReceiver { receiving: Box::new(receiving) };
         WebSocket { sender: WebSocketSender { core }, receiver }
     }
 
@@ -195,6 +210,18 @@ impl WebSocketSender {
         self.core.borrow_mut().send(message.into())
     }
 
+    /// Queues a message to be sent, without waiting.
+    ///
+    /// # Errors
+    /// Returns [`Error::Full`] if 64 KiB or more wait for the peer, and otherwise an error as [`send`](Self::send) does.
+    pub fn try_send(&self, message: impl Into<Message>) -> Result<(), Error> {
+        let mut core = self.core.borrow_mut();
+        if !core.writer.has_room() {
+            return Err(Error::Full);
+        }
+        core.send(message.into())
+    }
+
     /// Queues a Close frame. Afterwards [`recv`](WebSocketReceiver::recv) returns the messages that the peer has sent
     /// before its own Close frame.
     ///
@@ -206,7 +233,7 @@ impl WebSocketSender {
 
     /// Returns the subprotocol on which the peers have agreed.
     pub fn protocol(&self) -> Option<String> {
-        self.core.borrow().subprotocol.clone()
+        self.core.borrow().subprotocol.as_deref().map(str::to_owned)
     }
 
     /// Sends the messages of a filter's topics to the peer, until the connection ends. This takes no task: a published
@@ -219,13 +246,13 @@ impl WebSocketSender {
     pub fn subscribe(&self, topics: &Topics, filter: &str, start: Start) -> Result<(), SubscribeError> {
         let sink: Rc<dyn Sink> = self.core.clone();
         let replaced = self.remove(topics, filter);
-        if self.core.borrow().subscriptions.len() >= SUBSCRIPTIONS {
+        if self.core.borrow().subscriptions.as_ref().map_or(0, |all| all.len()) >= SUBSCRIPTIONS {
             return Err(SubscribeError::TooMany);
         }
         drop(replaced);
         let subscription = Subscription::new(topics.hub(), filter, start, Some(Rc::downgrade(&sink)))?;
         subscription.subscriber().flush(&*sink);
-        self.core.borrow_mut().subscriptions.push(subscription);
+        self.core.borrow_mut().subscriptions.get_or_insert_default().push(subscription);
         Ok(())
     }
 
@@ -235,7 +262,8 @@ impl WebSocketSender {
     }
 
     fn remove(&self, topics: &Topics, filter: &str) -> Option<Subscription> {
-        let subscriptions = &mut self.core.borrow_mut().subscriptions;
+        let mut core = self.core.borrow_mut();
+        let subscriptions = core.subscriptions.as_mut()?;
         let at = subscriptions.iter().position(|known| known.is_of(topics.hub(), filter))?;
         Some(subscriptions.swap_remove(at))
     }
@@ -250,11 +278,27 @@ impl WebSocketReceiver {
 
     /// Polls for the next message, as [`recv`](Self::recv) does.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
-        let polled = self.poll_message(cx);
-        self.charge();
+        let polled = self.receiving.poll_message(cx);
+        self.receiving.charge();
         polled
     }
 
+    /// Waits for the next part of a message, or for a control frame, and returns it, for messages that are too long to
+    /// be held in memory. Their length is still limited by
+    /// [`max_message_size`](super::WebSocketUpgrade::max_message_size). Returns `None` as [`recv`](Self::recv) does.
+    pub async fn recv_part(&mut self) -> Option<Result<Part, Error>> {
+        poll_fn(|cx| self.poll_part(cx)).await
+    }
+
+    /// Polls for the next part, as [`recv_part`](Self::recv_part) does.
+    pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
+        let polled = self.receiving.poll_in_turn(cx);
+        self.receiving.charge();
+        polled
+    }
+}
+
+impl Receiving {
     fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
         loop {
             let Some(part) = ready!(self.poll_in_turn(cx)) else { return Poll::Ready(None) };
@@ -273,18 +317,18 @@ impl WebSocketReceiver {
         }
     }
 
-    /// Waits for the next part of a message, or for a control frame, and returns it, for messages that are too long to
-    /// be held in memory. Their length is still limited by
-    /// [`max_message_size`](super::WebSocketUpgrade::max_message_size). Returns `None` as [`recv`](Self::recv) does.
-    pub async fn recv_part(&mut self) -> Option<Result<Part, Error>> {
-        poll_fn(|cx| self.poll_part(cx)).await
+    /// Returns true if a Close frame was sent.
+    fn is_closing(&self) -> bool {
+        self.core.borrow().connection.outgoing() != State::Between
     }
 
-    /// Polls for the next part, as [`recv_part`](Self::recv_part) does.
-    pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
-        let polled = self.poll_in_turn(cx);
-        self.charge();
-        polled
+    /// Waits for room to send, without reading. Returns an error if the peer is silent for too long.
+    fn poll_without_messages(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        self.core.borrow_mut().see_drain();
+        match ready!(self.poll_alarm(cx)) {
+            Some(Err(error)) => Poll::Ready(error),
+            _ => Poll::Ready(Error::Broken),
+        }
     }
 
     /// Polls for the next part, unless other connections must have their turn first.
@@ -301,7 +345,8 @@ impl WebSocketReceiver {
             Poll::Pending => self.streak = (0, 0),
             Poll::Ready(Some(Ok(part))) => {
                 self.streak.0 += 1;
-                self.streak.1 += if let Part::Data { bytes, .. } = part { bytes.len() } else { 0 };
+                let length = if let Part::Data { bytes, .. } = part { bytes.len() } else { 0 };
+                self.streak.1 = self.streak.1.saturating_add(u32::try_from(length).unwrap_or(u32::MAX));
             }
             Poll::Ready(Some(Err(_)) | None) => {
                 self.is_over = true;
@@ -317,6 +362,9 @@ impl WebSocketReceiver {
                 && let Some(part) = self.parse()
             {
                 return Poll::Ready(Some(part));
+            }
+            if self.window.is_empty() && self.window_held > 0 {
+                (self.window, self.window_held) = (BytesMut::new(), 0);
             }
             self.core.borrow_mut().answer_ping(cx);
             self.send_subscribed(cx);
@@ -342,9 +390,9 @@ impl WebSocketReceiver {
             return;
         }
         // They are taken out, because each message is given to the connection anew.
-        let mut subscriptions = std::mem::take(&mut self.core.borrow_mut().subscriptions);
+        let Some(mut subscriptions) = self.core.borrow_mut().subscriptions.take() else { return };
         let mut is_behind = false;
-        for subscription in &subscriptions {
+        for subscription in subscriptions.iter() {
             is_behind |= !subscription.subscriber().flush(&*self.core);
         }
         let count = subscriptions.len();
@@ -353,7 +401,7 @@ impl WebSocketReceiver {
         if subscriptions.len() < count {
             core.close(code::POLICY, "messages are read too slowly");
         }
-        (core.subscriptions, core.is_behind) = (subscriptions, is_behind);
+        (core.subscriptions, core.is_behind) = (Some(subscriptions), is_behind);
         if is_behind && core.writer.poll_room(cx).is_ready() {
             cx.waker().wake_by_ref();
         }
@@ -421,7 +469,7 @@ impl WebSocketReceiver {
                 }
                 Event::Ping(bytes) => {
                     let bytes = Bytes::copy_from_slice(bytes);
-                    core.pong = Some(bytes.clone());
+                    core.pong = Some(Box::new(bytes.clone()));
                     core.answer_ping(&mut Context::from_waker(Waker::noop()));
                     Ok(Part::Control(Message::Ping(bytes)))
                 }
@@ -451,6 +499,7 @@ impl WebSocketReceiver {
             let close_due = self.core.borrow().close_due;
             let ping_due = self.ping_interval.map(|interval| {
                 // After the Ping frame, the peer has the interval once more.
+                let interval = Duration::from_millis(u64::from(interval.get()));
                 self.heard + interval * if self.pinged { 2 } else { 1 }
             });
             let message_due = self.incomplete.map(|(begun, _)| begun + MESSAGE_PERIOD);
@@ -481,10 +530,10 @@ impl WebSocketReceiver {
                 self.core.borrow_mut().receiver = Some(cx.waker().clone());
                 return Poll::Pending;
             };
-            if self.alarm.as_ref().is_none_or(|(at, _)| *at > due || *at <= now) {
-                self.alarm = Some((due, sleep(due.since(now))));
+            if self.alarm.as_ref().is_none_or(|alarm| alarm.until() > due || alarm.until() <= now) {
+                self.alarm = Some(sleep(due.since(now)));
             }
-            let Some((_, alarm)) = &mut self.alarm else { return Poll::Pending };
+            let Some(alarm) = &mut self.alarm else { return Poll::Pending };
             if Pin::new(alarm).poll(cx).is_pending() {
                 self.core.borrow_mut().receiver = Some(cx.waker().clone());
                 return Poll::Pending;
@@ -509,6 +558,33 @@ fn note_incomplete(incomplete: &mut Option<(Instant, u64)>, is_within: bool) {
         *incomplete = None;
     } else if incomplete.is_none() {
         *incomplete = Some((context::now(), 0));
+    }
+}
+
+/// The future of a connection whose messages go to a callback.
+pub(super) struct Callbacks<F> {
+    socket: WebSocket,
+    callback: F,
+}
+
+impl<F> Callbacks<F> {
+    pub(super) fn new(socket: WebSocket, callback: F) -> Callbacks<F> {
+        Callbacks { socket, callback }
+    }
+}
+
+impl<F: FnMut(&WebSocketSender, Result<Message, Error>) + Unpin> Future for Callbacks<F> {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Callbacks { socket: WebSocket { sender, receiver }, callback } = &mut *self;
+        loop {
+            // A peer that does not take its answers is not asked for more.
+            if sender.core.borrow_mut().writer.poll_ready(cx).is_pending() && !receiver.receiving.is_closing() {
+                return receiver.receiving.poll_without_messages(cx).map(|error| callback(sender, Err(error)));
+            }
+            let Some(message) = ready!(receiver.poll_recv(cx)) else { return Poll::Ready(()) };
+            callback(sender, message);
+        }
     }
 }
 
@@ -549,7 +625,7 @@ impl Sink for RefCell<Core> {
 impl Core {
     /// Returns about how many bytes are held, besides those that the stream holds.
     fn held(&self) -> usize {
-        let waiting = self.subscriptions.iter().filter(|_| self.is_behind);
+        let waiting = self.subscriptions.iter().flat_map(|all| all.iter()).filter(|_| self.is_behind);
         self.codec.as_ref().map_or(0, |codec| codec.held())
             + waiting.map(|subscription| subscription.subscriber().held()).sum::<usize>()
     }
@@ -624,7 +700,7 @@ impl Core {
             && self.writer.poll_room(cx).is_ready()
             && let Some(bytes) = self.pong.take()
         {
-            match self.send(Message::Pong(bytes)) {
+            match self.send(Message::Pong(*bytes)) {
                 Ok(()) | Err(Error::Unsendable(Misuse::Closed) | Error::Broken) => {}
                 Err(error) => highwire_engine::log!(Mistake, error, %error, "a Pong frame cannot be sent"),
             }
@@ -636,6 +712,6 @@ impl Core {
 /// sending half that is still there could send for any length of time to a peer that gets no answers.
 impl Drop for WebSocketReceiver {
     fn drop(&mut self) {
-        self.core.borrow_mut().close(code::NORMAL, "");
+        self.receiving.core.borrow_mut().close(code::NORMAL, "");
     }
 }

@@ -1,7 +1,8 @@
 //! The opening handshake (RFC 6455 section 4.2, RFC 8441).
 
 use super::deflate::{Codec, Deflate};
-use super::socket::WebSocket;
+use super::message::{Error, Message};
+use super::socket::{Callbacks, WebSocket, WebSocketSender};
 use crate::request::{FromRequest, Request};
 use crate::{Response, Upgrade};
 use highwire_proto::ws::deflate::{Agreement, extensions};
@@ -226,6 +227,31 @@ impl WebSocketUpgrade {
             response.add_header(header::SEC_WEBSOCKET_EXTENSIONS, answer);
         }
         response
+    }
+
+    /// Accepts the request as [`on_upgrade`](Self::on_upgrade) does, for a handler that only reacts to messages: the
+    /// worker calls `callback` for each of them, and for an error, which is the last call. There is no task for each
+    /// connection, which saves memory. While 64 KiB or more wait for the peer, no message is received, so the callback can
+    /// always answer with [`try_send`](WebSocketSender::try_send).
+    ///
+    /// ```
+    /// use highwire::App;
+    /// use highwire::ws::{Message, WebSocketUpgrade};
+    ///
+    /// let app = App::new().get("/echo", |upgrade: WebSocketUpgrade| {
+    ///     upgrade.on_message(|socket, message| {
+    ///         if let Ok(message @ (Message::Text(_) | Message::Binary(_))) = message {
+    ///             let _ = socket.try_send(message);
+    ///         }
+    ///     })
+    /// });
+    /// # let _ = app;
+    /// ```
+    pub fn on_message<F>(self, callback: F) -> Response
+    where
+        F: FnMut(&WebSocketSender, Result<Message, Error>) + Unpin + 'static,
+    {
+        self.on_upgrade(|socket| Callbacks::new(socket, callback))
     }
 
     fn allows(&self, origin: &[u8]) -> bool {

@@ -147,7 +147,7 @@ impl Connection {
                 // Sends the body in parts, so that it is encrypted as the peer takes it and not all at once.
                 let length = Some(bytes.len() as u64);
                 let body = Streamed { length, body: BodyStream::of(bytes), trailers: None };
-                self.exchange().outgoing.stream(body);
+                self.exchange().outgoing.stream(Box::new(body));
                 self.pump(worker, out);
             }
             Content::Bytes(bytes) => {
@@ -167,7 +167,7 @@ impl Connection {
                 // A file can be sent without a copy, but not under TLS, which must read the bytes to encrypt them.
                 let whole = if out.tls.is_none() { streamed.body.take_whole() } else { None };
                 let Some(step) = whole else {
-                    self.exchange().outgoing.stream(*streamed);
+                    self.exchange().outgoing.stream(streamed);
                     return self.pump(worker, out);
                 };
                 let sent = self.send_step(step, worker, out).map_err(|error| Abort::BodyMisfit(Some(error)));
@@ -427,7 +427,7 @@ impl Connection {
     /// separate operation.
     fn send_written(&mut self, raw: &mut Raw, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let (mut unsent, mut copied) = (0, 0);
-        for bytes in raw.outgoing.drain(..) {
+        while let Some(bytes) = raw.outgoing.pop_front() {
             if bytes.len() <= INLINE_BYTES {
                 copied += bytes.len();
                 unsent += if self.transport.blocked { bytes.len() } else { 0 };

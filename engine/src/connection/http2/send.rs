@@ -81,7 +81,7 @@ impl Transport {
                 let write_due = worker.tick.saturating_add(worker.timeouts.write);
                 let all = http2.sent;
                 let active = http2.active(stream, worker);
-                active.exchange.outgoing.stream(*streamed);
+                active.exchange.outgoing.stream(streamed);
                 (active.due, active.waits, active.sent_before) = (write_due, Waits::Write, all);
                 http2.schedule(stream);
                 return self.pump_http2(http2, worker, out);
