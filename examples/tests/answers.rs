@@ -32,6 +32,8 @@ mod login;
 mod rate_limit;
 #[path = "../testing.rs"]
 mod testing;
+#[path = "../ticker.rs"]
+mod ticker;
 #[path = "../upload.rs"]
 mod upload;
 #[path = "../websocket.rs"]
@@ -150,6 +152,20 @@ fn a_websocket_is_opened_by_a_page_of_the_same_host_only() {
     let answer = open("https://example.com");
     assert_eq!(answer.status(), 101);
     assert_eq!(answer.header("sec-websocket-accept"), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+}
+
+#[test]
+fn prices_reach_an_event_stream() {
+    let (app, topics) = ticker::app();
+    let mut client = client(app);
+    assert!(client.get("/").send().text().contains("new EventSource('/events')"));
+    let mut events = client.get("/events").open();
+    assert_eq!(events.received(&mut client).header("content-type"), "text/event-stream");
+    topics.publish("prices/ACME", "1.00").expect("a valid topic");
+    topics.publish("prices/OTHER", "2.00").expect("a valid topic");
+    let text = events.received(&mut client).text();
+    assert!(text.starts_with("data: 1.00\n") && !text.contains("2.00"), "{text}");
+    assert!(!events.is_complete());
 }
 
 #[test]

@@ -148,7 +148,7 @@ pub struct RequestBuilder<'c> {
     body: Bytes,
 }
 
-impl RequestBuilder<'_> {
+impl<'c> RequestBuilder<'c> {
     /// Adds a header field.
     ///
     /// # Panics
@@ -191,6 +191,56 @@ impl RequestBuilder<'_> {
     /// Panics if the request cannot be written as HTTP, if the server cuts the connection, or if it does not answer
     /// within 20 seconds of real time.
     pub fn send(self) -> TestResponse {
+        let (client, mut open) = self.begin();
+        let begun = std::time::Instant::now();
+        loop {
+            let any = open.step(client);
+            if open.is_complete {
+                client.settle();
+                return open.answer;
+            }
+            if any || !client.worker.driver().is_idle() {
+                continue;
+            }
+            assert!(begun.elapsed() < PATIENCE, "the server did not answer in time: {:?}", open.answer);
+            std::thread::sleep(PAUSE);
+            client.turn();
+            if client.worker.driver().is_idle()
+                && let Some(timer) = client.worker.next_timer()
+            {
+                client.network.advance_to(timer);
+            }
+        }
+    }
+
+    /// Sends the request and returns its response while it is received, to test endless streams.
+    ///
+    /// ```
+    /// use highwire::sse::LastEventId;
+    /// use highwire::testing::Client;
+    /// use highwire::topics::{Start, Topics};
+    /// use highwire::{App, State};
+    ///
+    /// let topics = Topics::new();
+    /// let app = App::new().state(topics.clone()).get("/news", |State(topics): State<Topics>, last: LastEventId| {
+    ///     topics.events("news", Start::Next, last).ok()
+    /// });
+    /// let mut client = Client::new(app)?;
+    /// let mut events = client.get("/news").open();
+    /// assert_eq!(events.received(&mut client).status(), 200);
+    /// topics.publish("news", "hello").expect("a valid name");
+    /// assert!(events.received(&mut client).text().starts_with("data: hello\nid: "));
+    /// # Ok::<(), highwire::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// Panics if the request cannot be written as HTTP.
+    pub fn open(self) -> OpenResponse {
+        self.begin().1
+    }
+
+    /// Writes the request and connects.
+    fn begin(self) -> (&'c mut Client, OpenResponse) {
         let RequestBuilder { client, method, target, fields, body } = self;
         let mut http = h1::Connection::new(Role::Client);
         let mut said = Vec::new();
@@ -210,64 +260,67 @@ impl RequestBuilder<'_> {
         let mut wire = client.wires.wire(host.map_or(b"test", HeaderValue::as_bytes));
         let mut out = Vec::new();
         wire.send(&said, &mut out);
-        Exchange { client, http, wire, out, window: Vec::new(), head: Head::default(), answer: TestResponse::default() }
-            .run()
+        let connection = client.network.connect();
+        let (window, head, answer) = (Vec::new(), Head::default(), TestResponse::default());
+        (client, OpenResponse { connection, http, wire, out, window, head, answer, is_complete: false })
     }
 }
 
-/// A request in progress.
-struct Exchange<'c> {
-    client: &'c mut Client,
+/// A response that is being received, from [`RequestBuilder::open`]. When it is dropped, the client disconnects.
+pub struct OpenResponse {
+    connection: highwire_io::sim::Client,
     http: h1::Connection,
     wire: Wire,
     out: Vec<u8>,
     window: Vec<u8>,
     head: Head,
     answer: TestResponse,
+    is_complete: bool,
 }
 
-impl Exchange<'_> {
-    fn run(mut self) -> TestResponse {
-        let connection = self.client.network.connect();
-        let begun = std::time::Instant::now();
-        loop {
-            let sent = connection.send(&self.out);
-            self.out.drain(..sent);
-            self.client.turn();
-            let mut any = sent > 0;
-            while let Some(arrived) = connection.receive(usize::MAX) {
-                any = true;
-                match arrived {
-                    Arrived::Bytes(bytes) => self.wire.receive(&bytes, &mut self.window, &mut self.out),
-                    Arrived::End => {
-                        let ended = self.read() || self.wire.may_end() && self.http.receive_end(&self.window).is_ok();
-                        assert!(ended, "the answer was cut short: {:?}", self.answer);
-                        return self.finish();
-                    }
-                    Arrived::Reset => panic!("the server cut the connection: {:?}", self.answer),
-                }
-            }
-            if any && self.read() {
-                return self.finish();
-            }
-            if any || !self.client.worker.driver().is_idle() {
-                continue;
-            }
-            assert!(begun.elapsed() < PATIENCE, "the server did not answer in time: {:?}", self.answer);
-            std::thread::sleep(PAUSE);
-            self.client.turn();
-            if self.client.worker.driver().is_idle()
-                && let Some(timer) = self.client.worker.next_timer()
-            {
-                self.client.network.advance_to(timer);
-            }
-        }
+impl std::fmt::Debug for OpenResponse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenResponse").field("answer", &self.answer).finish_non_exhaustive()
+    }
+}
+
+impl OpenResponse {
+    /// Runs the server until it has nothing left to do at this moment, and returns what has been received so far. Use
+    /// [`Client::advance`] to let time pass.
+    ///
+    /// # Panics
+    /// Panics if the server cuts the connection or sends invalid HTTP.
+    pub fn received(&mut self, client: &mut Client) -> &TestResponse {
+        while !self.is_complete && (self.step(client) || !client.worker.driver().is_idle()) {}
+        &self.answer
     }
 
-    /// Runs the server until it has nothing left to do at this moment. Returns the response.
-    fn finish(self) -> TestResponse {
-        self.client.settle();
-        self.answer
+    /// Returns true if the response is complete.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Sends and receives what is possible in one turn. Returns true if there was anything.
+    fn step(&mut self, client: &mut Client) -> bool {
+        let sent = self.connection.send(&self.out);
+        self.out.drain(..sent);
+        client.turn();
+        let mut any = sent > 0;
+        while let Some(arrived) = self.connection.receive(usize::MAX) {
+            any = true;
+            match arrived {
+                Arrived::Bytes(bytes) => self.wire.receive(&bytes, &mut self.window, &mut self.out),
+                Arrived::End => {
+                    let ended = self.read() || self.wire.may_end() && self.http.receive_end(&self.window).is_ok();
+                    assert!(ended, "the answer was cut short: {:?}", self.answer);
+                    self.is_complete = true;
+                    return true;
+                }
+                Arrived::Reset => panic!("the server cut the connection: {:?}", self.answer),
+            }
+        }
+        self.is_complete = any && self.read();
+        any
     }
 
     /// Parses the received bytes. Returns true if the response is complete.

@@ -5,7 +5,7 @@ mod peer;
 
 use bytes::Bytes;
 use highwire::sse::LastEventId;
-use highwire::topics::{Broker, Link, SlowReader, Start, Topic, Topics, Unavailable};
+use highwire::topics::{Broker, BrokerError, Link, SlowReader, Start, Topic, Topics};
 use highwire::ws::{Deflate, Message, WebSocket, WebSocketUpgrade};
 use highwire::{App, State};
 use peer::plain;
@@ -303,10 +303,10 @@ impl Broker for Port {
         *self.number.lock().unwrap_or_else(PoisonError::into_inner) = number;
     }
 
-    fn publish(&self, topic: &str, payload: Bytes, keep: usize) -> Result<(), Unavailable> {
+    fn publish(&self, topic: &str, payload: Bytes, keep: usize) -> Result<(), BrokerError> {
         self.bus.with(|state| {
             if state.is_down {
-                return Err(Unavailable);
+                return Err(BrokerError::Unavailable);
             }
             state.queue.push_back((topic.into(), payload, keep));
             Ok(())

@@ -20,8 +20,9 @@ pub trait Broker: Send + Sync + 'static {
     /// the number of last messages of the topic that the broker should keep, or 0.
     ///
     /// # Errors
-    /// Returns an error if the broker is not connected, or if its queue is full. The message is then not sent.
-    fn publish(&self, topic: &str, payload: Bytes, keep: usize) -> Result<(), Unavailable>;
+    /// Returns an error if the broker is not connected, if its queue is full, or if the message is too large. The message
+    /// is then not sent.
+    fn publish(&self, topic: &str, payload: Bytes, keep: usize) -> Result<(), BrokerError>;
 
     /// Listens to a filter. If `has_history` is true, the filter is the name of a topic, and the broker must call
     /// [`Link::history`] whenever it has begun to listen to it, also after it has connected again.
@@ -31,17 +32,26 @@ pub trait Broker: Send + Sync + 'static {
     fn unsubscribe(&self, filter: &str);
 }
 
-/// The broker is not connected or its queue is full. The message was not sent.
+/// The reason why a message was not sent to the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unavailable;
+#[non_exhaustive]
+pub enum BrokerError {
+    /// The broker is not connected, or its queue is full.
+    Unavailable,
+    /// The message is larger than the broker permits.
+    TooLarge,
+}
 
-impl fmt::Display for Unavailable {
+impl fmt::Display for BrokerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the broker is not connected or its queue is full; the message was not sent")
+        f.write_str(match self {
+            BrokerError::Unavailable => "the broker is not connected or its queue is full; the message was not sent",
+            BrokerError::TooLarge => "the message is larger than the broker permits",
+        })
     }
 }
 
-impl std::error::Error for Unavailable {}
+impl std::error::Error for BrokerError {}
 
 /// The way from a [`Broker`] to the subscribers here.
 #[derive(Clone)]
@@ -76,7 +86,7 @@ impl Link {
         }
     }
 
-    /// Reports that the broker is connected and listens to all filters again. Call it before the
+    /// Reports that the broker is connected. Call it before the broker listens to the filters again and reports the
     /// [`history`](Self::history) of their topics.
     pub fn connected(&self) {
         if let Some(hub) = self.hub.upgrade() {

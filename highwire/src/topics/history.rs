@@ -4,6 +4,9 @@ use super::message::{MessageId, Published};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// The most bytes that the messages of a history may hold, except that one message may always be kept.
+const HISTORY_BYTES: usize = 4 * 1024 * 1024;
+
 /// The beginning of a subscription to a topic that has a history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
@@ -21,8 +24,13 @@ pub enum Start {
 pub(super) struct History {
     most: usize,
     messages: VecDeque<Arc<Published>>,
-    /// The place of the last message that was ever added.
+    /// The bytes that the messages hold.
+    bytes: usize,
+    /// The place of the last message that was added. A new history does not begin with 0, because subscribers may know
+    /// places of an earlier one.
     place: u64,
+    /// True until the history is complete for the first time.
+    is_new: bool,
     /// False while the messages that the broker has are not known yet.
     pub(super) is_complete: bool,
     /// The messages that arrived while the history was not complete.
@@ -34,15 +42,23 @@ pub(super) struct History {
 }
 
 impl History {
-    pub(super) fn new(most: usize, is_complete: bool) -> History {
-        History {
-            most,
-            messages: VecDeque::new(),
-            place: 0,
-            is_complete,
-            early: VecDeque::new(),
-            has_gap: false,
-            used: 0,
+    /// Creates an empty history, whose places follow `place`.
+    pub(super) fn new(most: usize, is_complete: bool, place: u64) -> History {
+        let (messages, early) = (VecDeque::new(), VecDeque::new());
+        let is_new = !is_complete;
+        History { most, messages, bytes: 0, place, is_new, is_complete, early, has_gap: false, used: place }
+    }
+
+    /// Returns about how many bytes the messages hold.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Drops the oldest messages until `most` are left, or until the bytes are within the bound.
+    pub(super) fn trim(&mut self, most: usize) {
+        while self.messages.len() > most || (self.bytes > HISTORY_BYTES && self.messages.len() > 1) {
+            let Some(oldest) = self.messages.pop_front() else { return };
+            self.bytes -= oldest.kept_cost();
         }
     }
 
@@ -52,10 +68,9 @@ impl History {
         published.place = self.place;
         published.follows_gap |= std::mem::take(&mut self.has_gap);
         let published = Arc::new(published);
-        if self.messages.len() >= self.most {
-            self.messages.pop_front();
-        }
+        self.bytes += published.kept_cost();
         self.messages.push_back(published.clone());
+        self.trim(self.most);
         published
     }
 
@@ -75,25 +90,23 @@ impl History {
     /// Completes the history with the last messages that the broker has, oldest first. They are `None` if the broker
     /// keeps none; then the history begins anew. Returns the messages that are new here.
     pub(super) fn complete(&mut self, kept: Option<Vec<Published>>) -> Vec<Arc<Published>> {
-        let early = std::mem::take(&mut self.early);
-        let is_first = self.place == 0;
+        let mut early = std::mem::take(&mut self.early);
         let mut fresh = kept.unwrap_or_default();
-        let last = self.messages.back().map(|last| last.id);
-        match last.and_then(|last| fresh.iter().position(|published| published.id == last)) {
+        // What has arrived before the last message that the broker has kept is among those, or older.
+        let last_kept = early.iter().rposition(|published| fresh.iter().any(|kept| kept.id == published.id));
+        early.drain(..last_kept.map_or(0, |at| at + 1));
+        // A broker that was restored from a backup may lack the newest known messages.
+        match fresh.iter().rposition(|published| self.messages.iter().any(|known| known.id == published.id)) {
             Some(at) => drop(fresh.drain(..=at)),
             // Nothing shows which messages are missing between the known ones and these.
-            None if !is_first => {
-                self.messages.clear();
+            None if !self.is_new => {
+                (self.messages, self.bytes) = (VecDeque::new(), 0);
                 self.has_gap = true;
             }
             None => {}
         }
-        for published in early {
-            if !fresh.iter().any(|known| known.id == published.id) && last != Some(published.id) {
-                fresh.push(published);
-            }
-        }
-        self.is_complete = true;
+        fresh.extend(early);
+        (self.is_complete, self.is_new) = (true, false);
         fresh.into_iter().map(|published| self.append(published)).collect()
     }
 
@@ -129,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_subscription_begins_where_it_wants() {
-        let mut history = History::new(3, true);
+        let mut history = History::new(3, true, 0);
         for number in 10..15 {
             history.append(published(number));
         }
@@ -150,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_messages_of_a_broker_continue_the_known_ones() {
-        let mut history = History::new(4, false);
+        let mut history = History::new(4, false, 0);
         assert!(history.receive(published(3)).is_none(), "the history is not complete");
         let fresh = history.complete(Some(vec![published(1), published(2), published(3)]));
         assert_eq!(numbers(fresh.into_iter()), [(1, 1, false), (2, 2, false), (3, 3, false)]);
@@ -165,10 +178,34 @@ mod tests {
         let fresh = history.complete(Some((9..=10).map(published).collect()));
         assert_eq!(numbers(fresh.into_iter()), [(9, 8, true), (10, 9, false)]);
         assert_eq!(numbers(history.since(Start::Last(9)).0), [(9, 8, true), (10, 9, false)]);
+        // It was restored from a backup, and lacks the newest known message.
+        history.is_complete = false;
+        let fresh = history.complete(Some([9, 11].map(published).into()));
+        assert_eq!(numbers(fresh.into_iter()), [(11, 10, false)]);
+        // More messages than are kept have arrived while the history was requested.
+        history.is_complete = false;
+        (12..=16).for_each(|number| drop(history.receive(published(number))));
+        let fresh = history.complete(Some((11..=14).map(published).collect()));
+        let found: Vec<_> = fresh.iter().map(|published| published.id.number).collect();
+        assert_eq!(found, [12, 13, 14, 15, 16]);
         // A broker without a history.
         history.is_complete = false;
         assert!(history.complete(None).is_empty());
-        assert!(history.since(Start::After(MessageId { node: 1, number: 10 })).1, "it cannot be resumed");
-        assert_eq!(history.receive(published(12)).map(|published| published.follows_gap), Some(true));
+        assert!(history.since(Start::After(MessageId { node: 1, number: 16 })).1, "it cannot be resumed");
+        assert_eq!(history.receive(published(18)).map(|published| published.follows_gap), Some(true));
+    }
+
+    #[test]
+    fn the_bytes_of_a_history_are_bounded() {
+        let mut history = History::new(1000, true, 0);
+        for number in 0..20 {
+            let rule = Arc::new(Rule::new("#", Topic::new()));
+            let message = Message::text("x".repeat(1_000_000));
+            history.append(Published::new("a".into(), MessageId { node: 1, number }, message, rule));
+            assert!(history.bytes() <= HISTORY_BYTES, "{}", history.bytes());
+        }
+        assert!(!history.messages.is_empty());
+        history.trim(0);
+        assert_eq!((history.messages.len(), history.bytes()), (0, 0));
     }
 }

@@ -18,6 +18,9 @@ use std::task::{Poll, Waker};
 const MAILBOX_ITEMS: usize = 16 * 1024;
 const MAILBOX_BYTES: usize = 64 * 1024 * 1024;
 
+/// The most deliveries to subscribers before other tasks of the worker have their turn, not counting the last item's.
+const DELIVERIES: usize = 16 * 1024;
+
 /// An item for the subscribers of a worker.
 #[derive(Clone)]
 pub(super) enum Item {
@@ -146,32 +149,71 @@ impl Local {
     /// Delivers the items of the mailbox.
     pub(super) fn deliver(&self) {
         if self.is_delivering.replace(true) {
+            // The call that is delivering takes these items, too.
             return;
         }
-        self.mailbox.is_woken.store(false, Ordering::Release);
-        if self.mailbox.lost.swap(false, Ordering::Relaxed) {
-            self.tree.borrow().all(&mut |subscriber| subscriber.miss());
+        let _guard = Delivering(&self.is_delivering);
+        let mut count = 0;
+        loop {
+            self.mailbox.is_woken.swap(false, Ordering::AcqRel);
+            while count < DELIVERIES
+                && let Ok(item) = self.receiver.try_recv()
+            {
+                count += 1 + self.deliver_item(item);
+            }
+            if count >= DELIVERIES {
+                self.mailbox.is_woken.store(true, Ordering::Relaxed);
+                self.mailbox.waker.get().into_iter().for_each(Waker::wake_by_ref);
+                return;
+            }
+            if self.mailbox.lost.swap(false, Ordering::Relaxed) {
+                self.tree.borrow().all(&mut |subscriber| subscriber.miss(true));
+            }
+            if !self.mailbox.is_woken.load(Ordering::Acquire) {
+                return;
+            }
         }
-        while let Ok(item) = self.receiver.try_recv() {
+    }
+
+    /// Delivers an item. Returns the number of subscribers.
+    fn deliver_item(&self, item: Item) -> usize {
+        let mut count = 0;
+        {
             self.mailbox.items.fetch_sub(1, Ordering::Relaxed);
             self.mailbox.bytes.fetch_sub(item.cost(), Ordering::Relaxed);
             let tree = self.tree.borrow();
             match item {
                 Item::Message(published, None) => {
-                    tree.matching(&published.topic, &mut |subscriber| subscriber.deliver(&published));
+                    tree.matching(&published.topic, &mut |subscriber| {
+                        count += 1;
+                        subscriber.deliver(&published);
+                    });
                 }
                 Item::Message(published, Some(filter)) => {
-                    tree.of_filter(&filter, &mut |subscriber| subscriber.deliver(&published));
+                    tree.of_filter(&filter, &mut |subscriber| {
+                        count += 1;
+                        subscriber.deliver(&published);
+                    });
                 }
                 Item::Complete(topic) => tree.of_filter(&topic, &mut |subscriber| {
+                    count += 1;
                     if let Some(start) = subscriber.take_start() {
                         self.hub.replay(&topic, start, subscriber);
                     }
                 }),
-                Item::Gap => tree.all(&mut |subscriber| subscriber.miss()),
+                Item::Gap => tree.all(&mut |subscriber| subscriber.miss(false)),
             }
         }
-        self.is_delivering.set(false);
+        count
+    }
+}
+
+/// Resets [`Local::is_delivering`], also after a panic.
+struct Delivering<'l>(&'l Cell<bool>);
+
+impl Drop for Delivering<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
     }
 }
 

@@ -6,6 +6,7 @@ use crate::ws::Message;
 use crate::ws::frame;
 use bytes::Bytes;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
@@ -65,8 +66,14 @@ pub(crate) struct Published {
 impl Published {
     pub(super) fn new(topic: Arc<str>, id: MessageId, message: Message, rule: Arc<Rule>) -> Published {
         let message = match &rule.settings.format {
-            Some(format) => format(&topic, id, &message),
-            None => message,
+            Some(format) => match catch_unwind(AssertUnwindSafe(|| format(&topic, id, &message))) {
+                Ok(formatted) => formatted,
+                Err(_) => {
+                    highwire_engine::log!(Panic, error, topic = &*topic, "the format of a topic panicked");
+                    message
+                }
+            },
+            None => message.alone(),
         };
         let (plain, deflated, event) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         Published { topic, id, place: 0, follows_gap: false, message, rule, plain, deflated, event }
@@ -80,6 +87,11 @@ impl Published {
     /// Returns about how many bytes the message holds.
     pub(super) fn cost(&self) -> usize {
         size_of::<Published>() + self.topic.len() + self.length()
+    }
+
+    /// Returns about how many bytes the message holds for as long as a history keeps it, with its frames.
+    pub(super) fn kept_cost(&self) -> usize {
+        self.cost() + 2 * self.length()
     }
 
     /// Returns the message as a frame for WebSockets, deflated without context takeover if `deflated` is true and the

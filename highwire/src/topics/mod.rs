@@ -57,12 +57,12 @@ use presence::{Change, MEMBER_BYTES};
 use settings::Rule;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-pub use broker::{Broker, Link, Unavailable};
+pub use broker::{Broker, BrokerError, Link};
 pub use filter::InvalidTopic;
 pub use history::Start;
 pub use message::{Delivery, InvalidId, MessageId};
@@ -80,6 +80,12 @@ pub(crate) use subscriber::{Sink, Subscriber};
 /// The most topics that have a history. Beyond it, the history of the topic that was not used for the longest time is
 /// dropped.
 const HISTORIES: usize = 10_000;
+
+/// The number of topics among which the one to drop is searched, so that the search takes little time.
+const SAMPLED: usize = 16;
+
+/// The most bytes of all histories. Beyond it, each topic to which something is published keeps only that message.
+const HISTORIES_BYTES: usize = 256 * 1024 * 1024;
 
 /// The time in which changes of the members here are collected before other machines are told.
 const GATHERED: Duration = Duration::from_millis(200);
@@ -135,11 +141,12 @@ impl TopicsBuilder {
     /// Creates the topics, and starts the broker.
     ///
     /// # Panics
-    /// Panics if a filter is invalid.
+    /// Panics if a filter is invalid or begins with `$presence/`.
     pub fn build(self) -> Topics {
         let rules = self.rules.into_iter().chain([("#".to_string(), Topic::new())]);
         let rules = rules.map(|(filter, settings)| {
             filter::check_filter(&filter).unwrap_or_else(|error| panic!("the filter {filter:?} is invalid: {error}"));
+            assert!(!filter.starts_with('$'), "the filter {filter:?} is invalid: topics of presence have no settings");
             Arc::new(Rule::new(&filter, settings))
         });
         let hub = Arc::new(Hub {
@@ -149,6 +156,7 @@ impl TopicsBuilder {
             number: AtomicU64::new(0),
             mailboxes: ArcSwap::default(),
             histories: Mutex::default(),
+            kept: AtomicUsize::new(0),
             presence: Mutex::default(),
             listened: Mutex::default(),
             broker: self.broker,
@@ -259,6 +267,8 @@ pub(crate) struct Hub {
     mailboxes: ArcSwap<Vec<Arc<Mailbox>>>,
     /// The histories of the topics that have one. A history's lock gives its messages one order on all workers.
     histories: Mutex<HashMap<Arc<str>, Arc<Mutex<History>>>>,
+    /// The bytes of all histories.
+    kept: AtomicUsize,
     presence: Mutex<presence::Presence>,
     /// The filters that somebody here listens to, and their numbers of listeners. Only with a broker.
     listened: Mutex<HashMap<String, usize>>,
@@ -304,14 +314,39 @@ impl Hub {
             if !has_history {
                 return hub.post(Item::Message(Arc::new(published), filter));
             }
-            let history = hub.history(&published.topic, &rule);
+            // With a broker, the history was created when somebody began to listen, and is gone if nobody does.
+            let history = match filter {
+                Some(_) => lock(&hub.histories).get(&published.topic).cloned(),
+                None => Some(hub.history(&published.topic, &rule)),
+            };
+            let Some(history) = history else { return };
             // The lock is held until all workers have the message, so that they all have the same order.
             let mut history = lock(&history);
             history.used = hub.number.load(Ordering::Relaxed);
-            if let Some(published) = history.receive(published) {
-                hub.post(Item::Message(published, filter));
-            }
+            hub.change(&mut history, |history| {
+                if let Some(published) = history.receive(published) {
+                    hub.post(Item::Message(published, filter));
+                }
+            });
         });
+    }
+
+    /// Changes a history, and counts its bytes.
+    fn change(&self, history: &mut History, change: impl FnOnce(&mut History)) {
+        let before = history.bytes();
+        change(history);
+        if self.kept.load(Ordering::Relaxed) > HISTORIES_BYTES {
+            history.trim(1);
+        }
+        self.kept.fetch_add(history.bytes(), Ordering::Relaxed);
+        self.kept.fetch_sub(before, Ordering::Relaxed);
+    }
+
+    /// Removes the history of a topic.
+    fn forget(&self, histories: &mut HashMap<Arc<str>, Arc<Mutex<History>>>, topic: &str) {
+        if let Some(history) = histories.remove(topic) {
+            self.change(&mut lock(&history), |history| history.trim(0));
+        }
     }
 
     /// Posts items, and then delivers those for this worker.
@@ -357,12 +392,13 @@ impl Hub {
         }
         // With a broker, somebody here listens to each topic with a history, so none can be dropped.
         if histories.len() >= HISTORIES && self.broker.is_none() {
-            let unused = histories.iter().min_by_key(|(_, history)| lock(history).used).map(|(topic, _)| topic.clone());
-            unused.and_then(|unused| histories.remove(&unused));
+            let sample = histories.iter().take(SAMPLED);
+            let unused = sample.min_by_key(|(_, history)| lock(history).used).map(|(topic, _)| topic.clone());
+            unused.into_iter().for_each(|unused| self.forget(&mut histories, &unused));
         }
-        let mut history = History::new(rule.settings.history, self.broker.is_none());
-        history.used = self.number.load(Ordering::Relaxed);
-        let history = Arc::new(Mutex::new(history));
+        // No subscriber has seen a message whose place is above the number of messages.
+        let place = self.number.load(Ordering::Relaxed);
+        let history = Arc::new(Mutex::new(History::new(rule.settings.history, self.broker.is_none(), place)));
         histories.insert(topic.clone(), history.clone());
         history
     }
@@ -377,7 +413,8 @@ impl Hub {
         }
     }
 
-    /// Listens to a filter on the broker, if nobody here did.
+    /// Listens to a filter on the broker, if nobody here did. Creates the topic's history before, so that the broker can
+    /// complete it.
     fn listen(&self, filter: &str, has_history: bool) {
         let Some(broker) = &self.broker else { return };
         let mut listened = lock(&self.listened);
@@ -385,6 +422,9 @@ impl Hub {
         *count += 1;
         if *count > 1 {
             return;
+        }
+        if has_history {
+            self.history(&filter.into(), self.rule(filter));
         }
         broker.subscribe(filter, has_history);
         if let Some(topic) = filter.strip_prefix(PRESENCE) {
@@ -401,7 +441,7 @@ impl Hub {
         if *count == 0 {
             listened.remove(filter);
             broker.unsubscribe(filter);
-            lock(&self.histories).remove(filter);
+            self.forget(&mut lock(&self.histories), filter);
             if let Some(topic) = filter.strip_prefix(PRESENCE) {
                 lock(&self.presence).forget_others(topic);
             }
@@ -456,9 +496,11 @@ impl Hub {
         let topic: Arc<str> = topic.into();
         self.with_mailboxes(|hub| {
             let mut history = lock(&history);
-            for published in history.complete(kept) {
-                hub.post(Item::Message(published, Some(topic.clone())));
-            }
+            hub.change(&mut history, |history| {
+                for published in history.complete(kept) {
+                    hub.post(Item::Message(published, Some(topic.clone())));
+                }
+            });
             hub.post(Item::Complete(topic));
         });
     }
@@ -480,17 +522,19 @@ impl Hub {
 
     /// Tells the subscribers here, and other machines, of a change of the members here. The caller holds the lock of
     /// `presence`, so that all subscribers see all changes in one order.
-    fn report(self: &Arc<Hub>, topic: &Arc<str>, change: Option<Change>) {
+    fn report(&self, topic: &Arc<str>, change: Option<Change>) {
         if let Some(change) = change {
             self.announce(topic, &change);
         }
         self.tell_later(topic);
     }
 
-    /// Publishes a change of a topic's members to the subscribers here.
-    fn announce(self: &Arc<Hub>, topic: &str, change: &Change) {
+    /// Publishes a change of a topic's members to the subscribers here. The workers deliver it in their next turns, and
+    /// not the caller, who holds the lock of `presence`.
+    fn announce(&self, topic: &str, change: &Change) {
         let (topic, message) = (format!("{PRESENCE}{topic}").into(), Message::text(change.to_json()));
-        self.accept(Published::new(topic, self.next_id(), message, self.presence_rule.clone()), None);
+        let published = Published::new(topic, self.next_id(), message, self.presence_rule.clone());
+        self.post(Item::Message(Arc::new(published), None));
     }
 
     /// Lets the heartbeat's thread tell other machines of the members here.
@@ -580,8 +624,8 @@ pub enum PublishError {
     Topic(InvalidTopic),
     /// Only text and binary messages can be published.
     NotData,
-    /// The broker is not connected or its queue is full.
-    Unavailable,
+    /// The message was not given to the broker.
+    Broker(BrokerError),
 }
 
 impl fmt::Display for PublishError {
@@ -589,7 +633,7 @@ impl fmt::Display for PublishError {
         match self {
             PublishError::Topic(error) => error.fmt(f),
             PublishError::NotData => f.write_str("only text and binary messages can be published"),
-            PublishError::Unavailable => Unavailable.fmt(f),
+            PublishError::Broker(error) => error.fmt(f),
         }
     }
 }
@@ -602,9 +646,9 @@ impl From<InvalidTopic> for PublishError {
     }
 }
 
-impl From<Unavailable> for PublishError {
-    fn from(_: Unavailable) -> PublishError {
-        PublishError::Unavailable
+impl From<BrokerError> for PublishError {
+    fn from(error: BrokerError) -> PublishError {
+        PublishError::Broker(error)
     }
 }
 

@@ -1,7 +1,8 @@
 //! NATS as a broker, without JetStream: subjects, and no history.
 
-use super::broker::{Broker, Link, Unavailable};
-use super::remote::{Outgoing, Protocol, Remote, STEP, Session};
+use super::broker::{Broker, BrokerError, Link};
+use super::remote::{Outgoing, Protocol, Remote, STEP, Session, in_time};
+use async_nats::client::PublishErrorKind;
 use async_nats::{Client, ConnectOptions, Event, ServerAddr, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -13,6 +14,7 @@ use std::io;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 /// The interval in which an idle connection is checked.
 const PING: Duration = Duration::from_secs(5);
@@ -67,7 +69,7 @@ impl Broker for Nats {
         self.remote.start(self.server.clone(), link);
     }
 
-    fn publish(&self, topic: &str, payload: Bytes, keep: usize) -> Result<(), Unavailable> {
+    fn publish(&self, topic: &str, payload: Bytes, keep: usize) -> Result<(), BrokerError> {
         self.remote.publish(topic, payload, keep)
     }
 
@@ -135,9 +137,9 @@ impl Connected {
     /// Waits until the server has done what it was told before, by a message to ourselves.
     async fn settle(&mut self) -> Result<(), String> {
         let subject = format!("{}.$settled.{:x}", self.server.prefix, random::system());
-        let mut echo = self.client.subscribe(subject.clone()).await.map_err(|error| error.to_string())?;
-        self.client.publish(subject, Bytes::new()).await.map_err(|error| error.to_string())?;
-        echo.next().await.map(drop).ok_or_else(|| "the connection was closed".into())
+        let mut echo = in_time(self.client.subscribe(subject.clone())).await?;
+        in_time(self.client.publish(subject, Bytes::new())).await?;
+        timeout(STEP, echo.next()).await.ok().flatten().map(drop).ok_or_else(|| "it does not answer".into())
     }
 }
 
@@ -154,10 +156,14 @@ async fn listen(mut messages: Subscriber, filter: String, link: Link) {
 }
 
 impl Session for Connected {
+    fn most_bytes(&self) -> usize {
+        self.client.server_info().max_payload
+    }
+
     async fn subscribe(&mut self, filters: &[(String, bool)]) -> Result<(), String> {
         for (filter, _) in filters {
             for subject in self.server.subjects(filter) {
-                let messages = self.client.subscribe(subject).await.map_err(|error| error.to_string())?;
+                let messages = in_time(self.client.subscribe(subject)).await?;
                 let task = tokio::spawn(listen(messages, filter.clone(), self.link.clone()));
                 self.listeners.entry(filter.clone()).or_default().push(task.abort_handle());
             }
@@ -178,7 +184,14 @@ impl Session for Connected {
     async fn publish(&mut self, batch: Vec<Outgoing>) -> Result<(), String> {
         for Outgoing { topic, payload, .. } in batch {
             for subject in self.server.subjects(&topic) {
-                self.client.publish(subject, payload.clone()).await.map_err(|error| error.to_string())?;
+                match timeout(STEP, self.client.publish(subject, payload.clone())).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) if error.kind() == PublishErrorKind::Send => return Err(error.to_string()),
+                    Ok(Err(error)) => {
+                        tracing::warn!(broker = ?self.server, %error, "the broker has refused a message; it is lost");
+                    }
+                    Err(_) => return Err("it does not answer".into()),
+                }
             }
         }
         Ok(())

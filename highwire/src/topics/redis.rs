@@ -1,21 +1,25 @@
 //! Redis as a broker: PUBLISH and SUBSCRIBE, with histories in lists.
 
-use super::broker::{Broker, Link, Unavailable};
-use super::remote::{Outgoing, Protocol, Remote, STEP, Session};
+use super::broker::{Broker, BrokerError, Link};
+use super::remote::{Outgoing, Protocol, Remote, STEP, Session, in_time};
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use redis::aio::{MultiplexedConnection, PubSubSink, PubSubStream};
 use redis::{AsyncConnectionConfig, Client, Msg, RedisError, cmd, pipe};
 use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 /// The interval in which an idle connection is checked.
 const PING: Duration = Duration::from_secs(5);
 
 /// The time after which Redis forgets the history of a topic to which nothing is published.
 const HISTORY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The most bytes of a message, which is also the most that may wait to be sent. Redis permits 512 MB.
+const MOST_BYTES: usize = 16 * 1024 * 1024;
 
 /// The most topics whose histories are requested at once.
 const HISTORIES: usize = 64;
@@ -74,7 +78,7 @@ impl Broker for Redis {
         self.remote.start(self.server.clone(), link);
     }
 
-    fn publish(&self, topic: &str, payload: Bytes, keep: usize) -> Result<(), Unavailable> {
+    fn publish(&self, topic: &str, payload: Bytes, keep: usize) -> Result<(), BrokerError> {
         self.remote.publish(topic, payload, keep)
     }
 
@@ -136,8 +140,9 @@ impl Protocol for Server {
         let to_say = |error: RedisError| error.to_string();
         let sending = self.client.get_multiplexed_async_connection_with_config(&config).await.map_err(to_say)?;
         let (listening, messages) = self.client.get_async_pubsub().await.map_err(to_say)?.split();
-        let (patterns, ping) = (HashMap::new(), Instant::now() + PING);
-        Ok(Connected { server: self.clone(), link, sending, listening, messages, patterns, ping })
+        let check = tokio::spawn(check(sending.clone(), listening.clone()));
+        let patterns = HashMap::new();
+        Ok(Connected { server: self.clone(), link, sending, listening, messages, patterns, check })
     }
 }
 
@@ -150,12 +155,32 @@ pub(super) struct Connected {
     messages: PubSubStream,
     /// The filters of each pattern to which Redis listens.
     patterns: HashMap<String, Vec<String>>,
-    /// The moment of the next check of both connections.
-    ping: Instant,
+    /// The task that checks both connections. It ends with the reason if one of them is lost.
+    check: JoinHandle<String>,
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.check.abort();
+    }
+}
+
+/// Checks both connections again and again. Returns an error when one of them does not answer.
+async fn check(mut sending: MultiplexedConnection, mut listening: PubSubSink) -> String {
+    loop {
+        sleep(PING).await;
+        let ping = cmd("PING");
+        if let Err(error) = in_time(ping.query_async::<redis::Value>(&mut sending)).await {
+            return error;
+        }
+        if let Err(error) = in_time(listening.ping::<redis::Value>()).await {
+            return error;
+        }
+    }
 }
 
 impl Connected {
-    async fn listen(&mut self, filters: &[(String, bool)]) -> Result<(), RedisError> {
+    async fn listen(&mut self, filters: &[(String, bool)]) -> Result<(), String> {
         let mut channels = Vec::new();
         for (filter, _) in filters {
             match self.server.pattern(filter) {
@@ -164,13 +189,13 @@ impl Connected {
                     let known = self.patterns.entry(pattern.clone()).or_default();
                     known.push(filter.clone());
                     if known.len() == 1 {
-                        self.listening.psubscribe(pattern).await?;
+                        in_time(self.listening.psubscribe(pattern)).await?;
                     }
                 }
             }
         }
         for channels in channels.chunks(HISTORIES) {
-            self.listening.subscribe(channels).await?;
+            in_time(self.listening.subscribe(channels)).await?;
         }
         let topics: Vec<_> = filters.iter().filter(|(_, has_history)| *has_history).map(|(topic, _)| topic).collect();
         for topics in topics.chunks(HISTORIES) {
@@ -178,7 +203,13 @@ impl Connected {
             for topic in topics {
                 requests.cmd("LRANGE").arg(self.server.history(topic)).arg(0).arg(-1);
             }
-            let histories: Vec<Vec<Vec<u8>>> = requests.query_async(&mut self.sending).await?;
+            let histories: Vec<Vec<Vec<u8>>> = in_time(requests.query_async(&mut self.sending)).await?;
+            // Redis has sent all messages of these histories before it answers this, so they are delivered first, and
+            // the histories tell which of them are known.
+            in_time(self.listening.ping::<redis::Value>()).await?;
+            while let Some(Some(message)) = self.messages.next().now_or_never() {
+                self.deliver(&message);
+            }
             for (topic, kept) in topics.iter().zip(histories) {
                 self.link.history(topic, Some(kept));
             }
@@ -186,15 +217,15 @@ impl Connected {
         Ok(())
     }
 
-    async fn forget(&mut self, filter: &str) -> Result<(), RedisError> {
+    async fn forget(&mut self, filter: &str) -> Result<(), String> {
         let Some(pattern) = self.server.pattern(filter) else {
-            return self.listening.unsubscribe(self.server.channel(filter)).await;
+            return in_time(self.listening.unsubscribe(self.server.channel(filter))).await;
         };
         if let Some(filters) = self.patterns.get_mut(&pattern) {
             filters.retain(|known| known != filter);
             if filters.is_empty() {
                 self.patterns.remove(&pattern);
-                self.listening.punsubscribe(pattern).await?;
+                in_time(self.listening.punsubscribe(pattern)).await?;
             }
         }
         Ok(())
@@ -214,35 +245,41 @@ impl Connected {
             }
         }
     }
-
-    async fn check(&mut self) -> Result<(), RedisError> {
-        let _: String = cmd("PING").query_async(&mut self.sending).await?;
-        let _: redis::Value = self.listening.ping().await?;
-        Ok(())
-    }
 }
 
 impl Session for Connected {
+    fn most_bytes(&self) -> usize {
+        MOST_BYTES
+    }
+
     async fn subscribe(&mut self, filters: &[(String, bool)]) -> Result<(), String> {
-        self.listen(filters).await.map_err(|error| error.to_string())
+        self.listen(filters).await
     }
 
     async fn unsubscribe(&mut self, filter: &str) -> Result<(), String> {
-        self.forget(filter).await.map_err(|error| error.to_string())
+        self.forget(filter).await
     }
 
     async fn publish(&mut self, batch: Vec<Outgoing>) -> Result<(), String> {
         let mut requests = pipe();
+        // A refused command, such as one for which Redis has no memory, must not end the connection.
+        requests.ignore_errors();
         for Outgoing { topic, payload, keep } in batch {
             let channel = self.server.channel(&topic);
             if keep == 0 {
-                requests.cmd("PUBLISH").arg(channel).arg(&payload[..]).ignore();
+                requests.cmd("PUBLISH").arg(channel).arg(&payload[..]);
             } else {
                 let keep_it = requests.cmd("EVAL").arg(KEEP).arg(1).arg(self.server.history(&topic));
-                keep_it.arg(&payload[..]).arg(keep).arg(HISTORY.as_secs()).arg(channel).ignore();
+                keep_it.arg(&payload[..]).arg(keep).arg(HISTORY.as_secs()).arg(channel);
             }
         }
-        requests.query_async(&mut self.sending).await.map_err(|error: RedisError| error.to_string())
+        let results: Vec<Result<redis::Value, RedisError>> = in_time(requests.query_async(&mut self.sending)).await?;
+        let mut refused = results.into_iter().filter_map(Result::err);
+        if let Some(error) = refused.next() {
+            let count = refused.count() + 1;
+            tracing::warn!(broker = ?self.server, %error, count, "the broker has refused messages; they are lost");
+        }
+        Ok(())
     }
 
     async fn receive(&mut self) -> String {
@@ -252,14 +289,7 @@ impl Session for Connected {
                     Some(message) => self.deliver(&message),
                     None => return "the connection was closed".into(),
                 },
-                () = sleep_until(self.ping) => {
-                    self.ping = Instant::now() + PING;
-                    match tokio::time::timeout(STEP, self.check()).await {
-                        Ok(Ok(())) => {}
-                        Ok(Err(error)) => return error.to_string(),
-                        Err(_) => return "it does not answer".into(),
-                    }
-                }
+                error = &mut self.check => return error.unwrap_or_else(|error| error.to_string()),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The connection to a broker: one thread that connects, connects again, and moves messages in both directions.
 
-use super::broker::{Link, Unavailable};
+use super::broker::{BrokerError, Link};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::fmt;
@@ -8,15 +8,16 @@ use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// The most messages, and the most of their bytes, that may wait to be sent to the broker. Beyond it, publishing fails.
 const QUEUE_MESSAGES: usize = 16 * 1024;
 const QUEUE_BYTES: usize = 16 * 1024 * 1024;
 
-/// The most messages that are sent at once.
-const BATCH: usize = 256;
+/// The most messages that are sent, and the most filters that are listened to, at once.
+pub(super) const BATCH: usize = 256;
 
 /// The time limit of each step: to connect, to subscribe, to send a batch, to answer a ping.
 pub(super) const STEP: Duration = Duration::from_secs(5);
@@ -48,9 +49,13 @@ pub(super) trait Protocol: Clone + fmt::Debug + Send + Sync + 'static {
     fn connect(&self, link: Link) -> impl Future<Output = Result<Self::Session, String>>;
 }
 
-/// A connection to a broker. Each method returns an error if the connection is lost.
+/// A connection to a broker. Each method returns an error if the connection is lost, or if a step takes longer than
+/// [`STEP`]. A message that the broker refuses is not an error: it is lost, and logged.
 pub(super) trait Session {
-    /// Listens to filters, each with true if the broker must report the topic's history ([`Link::history`]).
+    /// Returns the most bytes of a message.
+    fn most_bytes(&self) -> usize;
+
+    /// Listens to at most [`BATCH`] filters, each with true if the broker must report the topic's history ([`Link::history`]).
     fn subscribe(&mut self, filters: &[(String, bool)]) -> impl Future<Output = Result<(), String>>;
 
     /// Stops listening to a filter.
@@ -75,6 +80,8 @@ struct Shared {
     is_connected: AtomicBool,
     messages: AtomicUsize,
     bytes: AtomicUsize,
+    /// The most bytes of a message.
+    most_bytes: AtomicUsize,
 }
 
 impl Remote {
@@ -92,12 +99,15 @@ impl Remote {
         }
     }
 
-    pub(super) fn publish(&self, topic: &str, payload: Bytes, keep: usize) -> Result<(), Unavailable> {
+    pub(super) fn publish(&self, topic: &str, payload: Bytes, keep: usize) -> Result<(), BrokerError> {
         let shared = &self.shared;
         let is_full = shared.messages.load(Ordering::Relaxed) >= QUEUE_MESSAGES
             || shared.bytes.load(Ordering::Relaxed).saturating_add(payload.len()) > QUEUE_BYTES;
         if is_full || !shared.is_connected.load(Ordering::Acquire) {
-            return Err(Unavailable);
+            return Err(BrokerError::Unavailable);
+        }
+        if payload.len() > shared.most_bytes.load(Ordering::Relaxed) {
+            return Err(BrokerError::TooLarge);
         }
         shared.messages.fetch_add(1, Ordering::Relaxed);
         shared.bytes.fetch_add(payload.len(), Ordering::Relaxed);
@@ -113,8 +123,8 @@ impl Remote {
         let _ = self.send(Command::Unsubscribe(filter.into()));
     }
 
-    fn send(&self, command: Command) -> Result<(), Unavailable> {
-        self.commands.get().and_then(|commands| commands.send(command).ok()).ok_or(Unavailable)
+    fn send(&self, command: Command) -> Result<(), BrokerError> {
+        self.commands.get().and_then(|commands| commands.send(command).ok()).ok_or(BrokerError::Unavailable)
     }
 }
 
@@ -135,7 +145,8 @@ async fn run<P: Protocol>(protocol: P, link: Link, mut commands: UnboundedReceiv
     while link.is_alive() {
         let error = match timeout(STEP, protocol.connect(link.clone())).await {
             Ok(Ok(mut session)) => {
-                wait = RETRY_FIRST;
+                let begun = Instant::now();
+                shared.most_bytes.store(session.most_bytes(), Ordering::Relaxed);
                 shared.is_connected.store(true, Ordering::Release);
                 link.connected();
                 tracing::info!(broker = ?protocol, "connected to the broker");
@@ -143,6 +154,10 @@ async fn run<P: Protocol>(protocol: P, link: Link, mut commands: UnboundedReceiv
                 shared.is_connected.store(false, Ordering::Release);
                 link.disconnected();
                 let Err(error) = ended else { return };
+                // A broker that accepts connections and breaks them is not asked again and again.
+                if begun.elapsed() > STEP {
+                    wait = RETRY_FIRST;
+                }
                 error
             }
             Ok(Err(error)) => error,
@@ -175,47 +190,70 @@ async fn serve(
     shared: &Shared,
 ) -> Result<(), String> {
     let all: Vec<_> = filters.iter().map(|(filter, has_history)| (filter.clone(), *has_history)).collect();
-    in_time(session.subscribe(&all)).await?;
+    for some in all.chunks(BATCH) {
+        session.subscribe(some).await?;
+    }
     loop {
-        let mut batch = Vec::new();
-        let command = tokio::select! {
+        let first = tokio::select! {
             error = session.receive() => return Err(error),
             command = commands.recv() => command,
         };
-        let mut next = command;
+        // Consecutive commands of a kind are done at once.
+        let (mut outgoing, mut begun) = (Vec::new(), Vec::new());
+        let mut next = first;
         loop {
+            let is_other_kind = match &next {
+                Some(Command::Publish(_)) => !begun.is_empty() || outgoing.len() >= BATCH,
+                Some(Command::Subscribe(..)) => !outgoing.is_empty() || begun.len() >= BATCH,
+                Some(Command::Unsubscribe(_)) | None => !outgoing.is_empty() || !begun.is_empty(),
+            };
+            if is_other_kind {
+                flush(session, &mut outgoing, &mut begun).await?;
+            }
             match next {
-                Some(Command::Publish(outgoing)) => {
-                    shared.took(&outgoing);
-                    batch.push(outgoing);
-                    next = if batch.len() < BATCH { commands.try_recv().ok() } else { None };
-                    if next.is_none() {
-                        break in_time(session.publish(batch)).await?;
-                    }
+                Some(Command::Publish(message)) => {
+                    shared.took(&message);
+                    outgoing.push(message);
                 }
-                other => {
-                    if !batch.is_empty() {
-                        in_time(session.publish(std::mem::take(&mut batch))).await?;
-                    }
-                    match other {
-                        Some(Command::Subscribe(filter, has_history)) => {
-                            filters.insert(filter.clone(), has_history);
-                            in_time(session.subscribe(&[(filter, has_history)])).await?;
-                        }
-                        Some(Command::Unsubscribe(filter)) => {
-                            filters.remove(&filter);
-                            in_time(session.unsubscribe(&filter)).await?;
-                        }
-                        Some(Command::Publish(_)) => {}
-                        None => return Ok(()),
-                    }
-                    break;
+                Some(Command::Subscribe(filter, has_history)) => {
+                    filters.insert(filter.clone(), has_history);
+                    begun.push((filter, has_history));
                 }
+                Some(Command::Unsubscribe(filter)) => {
+                    filters.remove(&filter);
+                    session.unsubscribe(&filter).await?;
+                }
+                None => return Ok(()),
+            }
+            match commands.try_recv() {
+                Ok(command) => next = Some(command),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => next = None,
             }
         }
+        flush(session, &mut outgoing, &mut begun).await?;
     }
 }
 
-async fn in_time(step: impl Future<Output = Result<(), String>>) -> Result<(), String> {
-    timeout(STEP, step).await.unwrap_or_else(|_| Err("it does not answer".into()))
+/// Sends the collected messages, or listens to the collected filters.
+async fn flush(
+    session: &mut impl Session,
+    outgoing: &mut Vec<Outgoing>,
+    begun: &mut Vec<(String, bool)>,
+) -> Result<(), String> {
+    if !outgoing.is_empty() {
+        session.publish(std::mem::take(outgoing)).await?;
+    }
+    if !begun.is_empty() {
+        session.subscribe(&std::mem::take(begun)).await?;
+    }
+    Ok(())
+}
+
+/// Performs a step of a session within [`STEP`].
+pub(super) async fn in_time<T, E: fmt::Display>(step: impl Future<Output = Result<T, E>>) -> Result<T, String> {
+    match timeout(STEP, step).await {
+        Ok(done) => done.map_err(|error| error.to_string()),
+        Err(_) => Err("it does not answer".into()),
+    }
 }

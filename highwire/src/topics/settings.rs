@@ -77,7 +77,9 @@ impl Topic {
     }
 
     /// Sets a function that makes the message to deliver of the topic, the ID and the published message. It runs once for
-    /// each message in each process, not for each subscriber. With it, clients of a WebSocket can learn the ID.
+    /// each message in each process, not for each subscriber; with a broker, once for each filter to which somebody in the
+    /// process listens. With it, clients of a WebSocket can learn the ID. If it panics, the message is delivered as it was
+    /// published.
     pub fn format(mut self, format: impl Fn(&str, MessageId, &Message) -> Message + Send + Sync + 'static) -> Topic {
         self.format = Some(Arc::new(format));
         self

@@ -30,6 +30,9 @@ struct State {
     waiting: VecDeque<(Arc<Published>, bool)>,
     /// The number of bytes that the waiting messages hold.
     bytes: usize,
+    /// The number of messages at the front that are from the topic's history, and their bytes. They were asked for, so
+    /// they do not count as those of a slow reader.
+    replayed: (usize, usize),
     /// True if messages behind the waiting ones were lost.
     missed: bool,
     /// For a subscription that began with the topic's history: the place up to which messages were delivered.
@@ -62,16 +65,18 @@ impl Subscriber {
         let mut state = self.state.borrow_mut();
         state.missed |= missed;
         for published in messages {
-            // The length of the history is the bound here.
+            state.replayed.0 += 1;
+            state.replayed.1 += published.cost();
             state.push(published);
         }
         state.place = Some(place);
         state.wake();
     }
 
-    /// Records that messages were lost.
-    pub(super) fn miss(&self) {
-        self.state.borrow_mut().missed = true;
+    /// Records that messages were lost. If `has_history` is false, only of topics without a history.
+    pub(super) fn miss(&self, has_history: bool) {
+        let mut state = self.state.borrow_mut();
+        state.missed |= has_history || (state.place.is_none() && state.start.is_none());
     }
 
     /// Delivers a message, or keeps it until there is room.
@@ -137,16 +142,19 @@ impl State {
         let settings = &published.rule.settings;
         let dropped = &published.rule.dropped;
         if settings.slow_reader == SlowReader::LatestOnly
-            && let Some(at) = self.waiting.iter().position(|(waiting, _)| waiting.topic == published.topic)
+            && let waiting = self.waiting.iter().skip(self.replayed.0)
+            && let Some(at) = waiting.clone().position(|(waiting, _)| waiting.topic == published.topic)
         {
-            self.remove(at);
+            self.remove(self.replayed.0 + at);
             dropped.fetch_add(1, Ordering::Relaxed);
         }
-        while !self.waiting.is_empty()
-            && (self.waiting.len() >= settings.most_waiting() || self.bytes + published.cost() > QUEUE_BYTES)
+        while let count = self.waiting.len() - self.replayed.0
+            && let bytes = self.bytes - self.replayed.1
+            && count > 0
+            && (count >= settings.most_waiting() || bytes + published.cost() > QUEUE_BYTES)
         {
             match settings.slow_reader {
-                SlowReader::DropOldest | SlowReader::LatestOnly => self.remove(0),
+                SlowReader::DropOldest | SlowReader::LatestOnly => self.remove(self.replayed.0),
                 SlowReader::DropNewest => {
                     self.missed = true;
                     dropped.fetch_add(1, Ordering::Relaxed);
@@ -154,7 +162,7 @@ impl State {
                 }
                 SlowReader::Disconnect => {
                     published.rule.disconnected.fetch_add(1, Ordering::Relaxed);
-                    (self.is_cut, self.bytes) = (true, 0);
+                    (self.is_cut, self.bytes, self.replayed) = (true, 0, (0, 0));
                     self.waiting = VecDeque::new();
                     return self.wake();
                 }
@@ -184,6 +192,10 @@ impl State {
     fn pop(&mut self) -> Option<Delivery> {
         let (published, missed) = self.waiting.pop_front()?;
         self.bytes -= published.cost();
+        if self.replayed.0 > 0 {
+            self.replayed.0 -= 1;
+            self.replayed.1 -= published.cost();
+        }
         if self.waiting.is_empty() {
             self.waiting = VecDeque::new();
         }

@@ -153,7 +153,7 @@ impl Topics {
             Some(Err(SubscribeError::NoHistory)) | None => Subscription::new(self.hub(), filter, start, None)?,
             Some(Err(error)) => return Err(error),
         };
-        Ok(sse::response(TopicEvents { subscription, next: None }))
+        Ok(sse::response(TopicEvents { subscription, next: None, missed: false }))
     }
 }
 
@@ -162,6 +162,8 @@ struct TopicEvents {
     subscription: Subscription,
     /// The event behind a report of lost messages.
     next: Option<Bytes>,
+    /// True if messages were lost before the next event.
+    missed: bool,
 }
 
 impl Stream for TopicEvents {
@@ -173,8 +175,9 @@ impl Stream for TopicEvents {
         loop {
             // The page reconnects and resumes if the subscription has ended.
             let Some(delivery) = ready!(self.subscription.poll_recv(cx)) else { return Poll::Ready(None) };
+            self.missed |= delivery.missed();
             let Some(event) = delivery.published.event() else { continue };
-            if delivery.missed() {
+            if std::mem::take(&mut self.missed) {
                 self.next = Some(event);
                 return Poll::Ready(Some(Ok(Event::new("").name("missed").into_bytes())));
             }

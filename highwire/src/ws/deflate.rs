@@ -21,6 +21,9 @@ const SPARE_DEFLATERS: usize = 4;
 /// The most final blocks of deflate in a message. After each of them, the inflater starts again, which takes time.
 const FINAL_BLOCKS: usize = 64;
 
+/// The number of inflated bytes at which a part of a message ends.
+pub(super) const PART_BYTES: usize = 64 * 1024;
+
 /// The number of bytes by which the output grows at least.
 const ROOM_BYTES: usize = 1024;
 
@@ -113,11 +116,26 @@ pub(super) struct Codec {
 }
 
 /// The part of a message that was inflated.
-#[derive(Default)]
 struct Incomplete {
+    kind: Kind,
     bytes: u64,
     final_blocks: usize,
     text: Utf8,
+    /// The bytes of the message that have arrived and are not inflated.
+    rest: Option<Box<Rest>>,
+}
+
+impl Default for Incomplete {
+    fn default() -> Incomplete {
+        Incomplete { kind: Kind::Binary, bytes: 0, final_blocks: 0, text: Utf8::default(), rest: None }
+    }
+}
+
+struct Rest {
+    bytes: Vec<u8>,
+    at: usize,
+    /// True if the message ends with these bytes.
+    is_last: bool,
 }
 
 impl std::fmt::Debug for Codec {
@@ -160,7 +178,7 @@ impl Codec {
         // zlib's own estimates, for its default memory level.
         let deflater = self.deflater.as_ref().map_or(0, |_| (1 << (self.sent_window_bits + 2)) + (1 << 17) + 6000);
         let inflater = self.inflater.as_ref().map_or(0, |_| (1 << self.received_window_bits) + 10_000);
-        deflater + inflater
+        deflater + inflater + self.message.rest.as_ref().map_or(0, |rest| rest.bytes.len())
     }
 
     /// Deflates a message. Returns `None` if it should be sent as it is.
@@ -179,37 +197,89 @@ impl Codec {
         (deflated.len() < message.len()).then_some(deflated)
     }
 
-    /// Inflates a part of a message, and appends the result to `out`.
+    /// Inflates bytes of a message up to [`PART_BYTES`] of output. The rest of the bytes waits for
+    /// [`inflate_rest`](Self::inflate_rest), and no others may be given before.
     ///
     /// # Errors
     /// Returns an error if the bytes are not in the format, if a text is not UTF-8, or if the message is too large.
-    pub(super) fn inflate(&mut self, kind: Kind, part: &[u8], is_last: bool, out: &mut Vec<u8>) -> Result<(), Failure> {
-        let mut message = std::mem::take(&mut self.message);
+    pub(super) fn inflate(&mut self, kind: Kind, bytes: &[u8], is_last: bool) -> Result<Inflated, Failure> {
+        let mut out = Vec::new();
+        self.message.kind = kind;
+        let taken = self.inflate_some(bytes, &mut out)?;
+        let mut taken_tail = 0;
+        let mut has_room = out.len() < PART_BYTES;
+        if is_last && has_room && taken == bytes.len() {
+            taken_tail = self.inflate_some(&TAIL, &mut out)?;
+            has_room = out.len() < PART_BYTES;
+        }
+        let tail = if is_last { &TAIL[taken_tail..] } else { &[] };
+        if has_room && taken == bytes.len() && tail.is_empty() {
+            return self.end_part(out, is_last);
+        }
+        self.message.rest = Some(Box::new(Rest { bytes: [&bytes[taken..], tail].concat(), at: 0, is_last }));
+        self.end_part(out, false)
+    }
+
+    /// Returns the next part of the bytes that [`inflate`](Self::inflate) has left, or `None` if there are none.
+    ///
+    /// # Errors
+    /// As [`inflate`](Self::inflate).
+    pub(super) fn inflate_rest(&mut self) -> Option<Result<Inflated, Failure>> {
+        let mut rest = self.message.rest.take()?;
+        let mut out = Vec::new();
+        let taken = match self.inflate_some(&rest.bytes[rest.at..], &mut out) {
+            Ok(taken) => taken,
+            Err(failure) => return Some(Err(failure)),
+        };
+        rest.at += taken;
+        if out.len() < PART_BYTES && rest.at == rest.bytes.len() {
+            return Some(self.end_part(out, rest.is_last));
+        }
+        self.message.rest = Some(rest);
+        Some(self.end_part(out, false))
+    }
+
+    /// Appends inflated bytes to `out` until it has [`PART_BYTES`]. Returns the number of bytes that were read.
+    fn inflate_some(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Failure> {
         let mut inflater = self.inflater.take().unwrap_or_else(|| match self.receives_takeover {
             true => Box::new(Decompress::new_with_window_bits(false, self.received_window_bits)),
             false => shared_inflater(),
         });
-        let start = out.len();
-        let most = usize::try_from(self.message_bytes - message.bytes).unwrap_or(usize::MAX).saturating_add(start);
-        inflate_part(&mut inflater, part, &mut message.final_blocks, most, out)?;
-        if is_last {
-            inflate_part(&mut inflater, &TAIL, &mut message.final_blocks, most, out)?;
+        let taken = inflate_part(&mut inflater, bytes, &mut self.message.final_blocks, out)?;
+        self.inflater = Some(inflater);
+        Ok(taken)
+    }
+
+    /// Checks a part, and gives the inflater back at the end of a message.
+    fn end_part(&mut self, bytes: Vec<u8>, is_last: bool) -> Result<Inflated, Failure> {
+        let message = &mut self.message;
+        message.bytes += bytes.len() as u64;
+        if message.bytes > self.message_bytes {
+            return Err(Failure { code: code::TOO_LARGE, text: "a message is too large" });
         }
-        let inflated = &out[start..];
-        if kind == Kind::Text && (message.text.check(inflated).is_err() || (is_last && !message.text.is_whole())) {
+        let is_text = message.kind == Kind::Text;
+        if is_text && (message.text.check(&bytes).is_err() || (is_last && !message.text.is_whole())) {
             return Err(Failure { code: code::NOT_UTF8, text: "a text is not UTF-8" });
         }
-        if is_last && !self.receives_takeover {
-            INFLATER.set(Some(inflater));
-        } else {
-            self.inflater = Some(inflater);
+        if is_last {
+            self.message = Incomplete::default();
+            if !self.receives_takeover
+                && let Some(inflater) = self.inflater.take()
+            {
+                INFLATER.set(Some(inflater));
+            }
         }
-        if !is_last {
-            message.bytes += inflated.len() as u64;
-            self.message = message;
-        }
-        Ok(())
+        Ok(Inflated { kind: if is_text { Kind::Text } else { Kind::Binary }, bytes, is_last })
     }
+}
+
+/// A part of an inflated message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Inflated {
+    pub(super) kind: Kind,
+    /// The bytes, possibly none.
+    pub(super) bytes: Vec<u8>,
+    pub(super) is_last: bool,
 }
 
 /// Returns the inflater of this worker, ready for another message.
@@ -223,28 +293,26 @@ fn shared_inflater() -> Box<Decompress> {
     }
 }
 
-/// Inflates bytes, until `out` has more than `most` bytes. Counts final blocks, after which the inflater starts again.
+/// Inflates bytes until `out` has [`PART_BYTES`]. Counts final blocks, after which the inflater starts again. Returns the
+/// number of bytes that were read.
 fn inflate_part(
     inflater: &mut Decompress,
-    mut part: &[u8],
+    bytes: &[u8],
     final_blocks: &mut usize,
-    most: usize,
     out: &mut Vec<u8>,
-) -> Result<(), Failure> {
+) -> Result<usize, Failure> {
     const INVALID: Failure = Failure { code: code::NOT_UTF8, text: "a message is not in the deflate format" };
+    let mut at = 0;
     loop {
-        // The room at least doubles, but one byte more than the limit is enough to find that a message is too large.
-        let room = out.len().max(part.len().saturating_mul(3)).max(ROOM_BYTES).min(most.saturating_sub(out.len()) + 1);
         if out.capacity() == out.len() {
-            out.reserve_exact(room);
+            // The room at least doubles.
+            let room = out.len().max((bytes.len() - at).saturating_mul(3)).max(ROOM_BYTES);
+            out.reserve_exact(room.min(PART_BYTES - out.len()));
         }
         let (taken, length) = (inflater.total_in(), out.len());
-        let status = inflater.decompress_vec(part, out, FlushDecompress::Sync).map_err(|_| INVALID)?;
+        let status = inflater.decompress_vec(&bytes[at..], out, FlushDecompress::Sync).map_err(|_| INVALID)?;
         let taken = (inflater.total_in() - taken) as usize;
-        part = &part[taken..];
-        if out.len() > most {
-            return Err(Failure { code: code::TOO_LARGE, text: "a message is too large" });
-        }
+        at += taken;
         if status == Status::StreamEnd {
             *final_blocks += 1;
             if *final_blocks > FINAL_BLOCKS {
@@ -253,8 +321,8 @@ fn inflate_part(
             inflater.reset(false);
         }
         let has_room = out.len() < out.capacity();
-        if part.is_empty() && has_room {
-            return Ok(());
+        if (at == bytes.len() && has_room) || out.len() >= PART_BYTES {
+            return Ok(at);
         }
         if taken == 0 && out.len() == length && has_room {
             return Err(INVALID);
@@ -316,13 +384,24 @@ mod tests {
         (0..length).map(|at| b"the quick brown fox "[(at * at / 7) % 20]).collect()
     }
 
-    fn inflate(codec: &mut Codec, bytes: &[u8], size: usize) -> Result<Vec<u8>, Failure> {
+    fn inflate_as(codec: &mut Codec, kind: Kind, bytes: &[u8], size: usize) -> Result<Vec<u8>, Failure> {
         let mut out = Vec::new();
-        for part in bytes.chunks(size.max(1)) {
-            codec.inflate(Kind::Text, part, false, &mut out)?;
+        let parts = bytes.chunks(size).map(|part| (part, false)).chain([(&[][..], true)]);
+        for (part, is_last) in parts {
+            let mut inflated = codec.inflate(kind, part, is_last)?;
+            loop {
+                assert!(inflated.bytes.len() <= PART_BYTES);
+                out.extend_from_slice(&inflated.bytes);
+                let Some(rest) = codec.inflate_rest() else { break };
+                inflated = rest?;
+            }
+            assert_eq!(inflated.is_last, is_last);
         }
-        codec.inflate(Kind::Text, &[], true, &mut out)?;
         Ok(out)
+    }
+
+    fn inflate(codec: &mut Codec, bytes: &[u8], size: usize) -> Result<Vec<u8>, Failure> {
+        inflate_as(codec, Kind::Text, bytes, size)
     }
 
     #[test]
@@ -359,11 +438,8 @@ mod tests {
     fn a_bomb_and_invalid_bytes_are_refused() {
         let bomb = codec(&Deflate::new()).deflate(&vec![0; 10_000_000]).expect("deflated");
         for size in [1, 100, usize::MAX] {
-            let mut out = Vec::new();
-            let mut codec = codec(&Deflate::new());
-            let failure = bomb.chunks(size).find_map(|part| codec.inflate(Kind::Binary, part, false, &mut out).err());
-            assert_eq!(failure.map(|failure| failure.code), Some(code::TOO_LARGE));
-            assert!(out.capacity() as u64 <= 2 * MOST, "{} bytes", out.capacity());
+            let failure = inflate_as(&mut codec(&Deflate::new()), Kind::Binary, &bomb, size).expect_err("too large");
+            assert_eq!(failure.code, code::TOO_LARGE);
         }
         for (bytes, expected) in
             [(&[0xff; 20][..], "a message is not in the deflate format"), (&BAD_TEXT, "a text is not UTF-8")]

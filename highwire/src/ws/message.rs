@@ -36,6 +36,16 @@ impl Message {
         Message::Binary(bytes.into())
     }
 
+    /// Returns the message in memory of its own. A received message may be a part of a large buffer, which a kept message
+    /// would hold.
+    pub(crate) fn alone(self) -> Message {
+        match self {
+            Message::Text(text) => Message::Text(Utf8Bytes::from(&text[..])),
+            Message::Binary(bytes) => Message::Binary(Bytes::copy_from_slice(&bytes)),
+            other => other,
+        }
+    }
+
     /// Returns the kind and the bytes of a text or binary message.
     pub(crate) fn as_data(&self) -> Option<(Kind, &Bytes)> {
         match self {

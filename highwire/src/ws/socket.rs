@@ -1,6 +1,6 @@
 //! A WebSocket connection and its halves.
 
-use super::deflate::Codec;
+use super::deflate::{Codec, Inflated};
 use super::message::{CloseFrame, Error, Failure, Message, Part, Utf8Bytes};
 use super::upgrade::Settings;
 use crate::topics::{PublishedMessage, Sink, Start, SubscribeError, Subscription, Topics};
@@ -245,12 +245,11 @@ impl WebSocketSender {
     /// As [`Topics::subscribe`], and if the connection has 1,000 subscriptions.
     pub fn subscribe(&self, topics: &Topics, filter: &str, start: Start) -> Result<(), SubscribeError> {
         let sink: Rc<dyn Sink> = self.core.clone();
-        let replaced = self.remove(topics, filter);
         if self.core.borrow().subscriptions.as_ref().map_or(0, |all| all.len()) >= SUBSCRIPTIONS {
             return Err(SubscribeError::TooMany);
         }
-        drop(replaced);
         let subscription = Subscription::new(topics.hub(), filter, start, Some(Rc::downgrade(&sink)))?;
+        drop(self.remove(topics, filter));
         subscription.subscriber().flush(&*sink);
         self.core.borrow_mut().subscriptions.get_or_insert_default().push(subscription);
         Ok(())
@@ -325,6 +324,12 @@ impl Receiving {
     /// Waits for room to send, without reading. Returns an error if the peer is silent for too long.
     fn poll_without_messages(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         self.core.borrow_mut().see_drain();
+        self.send_subscribed(cx);
+        if let Some(incomplete) = &mut self.incomplete {
+            // The peer cannot send its message while nothing is read.
+            *incomplete = (context::now(), 0);
+        }
+        self.charge();
         match ready!(self.poll_alarm(cx)) {
             Some(Err(error)) => Poll::Ready(error),
             _ => Poll::Ready(Error::Broken),
@@ -358,6 +363,9 @@ impl Receiving {
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
         while !self.is_over {
+            if let Some(part) = self.core.borrow_mut().inflate_rest() {
+                return Poll::Ready(Some(part));
+            }
             if !self.window.is_empty()
                 && let Some(part) = self.parse()
             {
@@ -443,19 +451,16 @@ impl Receiving {
                     return None;
                 }
                 Event::Data { kind, compressed: true, bytes, is_last } => {
-                    let mut inflated = Vec::new();
-                    let codec = core.codec.as_mut();
-                    match codec.map_or(Ok(()), |codec| codec.inflate(kind, bytes, is_last, &mut inflated)) {
+                    let Some(inflated) = core.codec.as_mut().map(|codec| codec.inflate(kind, bytes, is_last)) else {
+                        continue;
+                    };
+                    match inflated {
                         // Nothing was inflated from these bytes yet.
-                        Ok(()) if inflated.is_empty() && !is_last => {
+                        Ok(inflated) if inflated.bytes.is_empty() && !inflated.is_last => {
                             self.window.advance(consumed);
                             continue;
                         }
-                        Ok(()) => Ok(Part::Data { kind, bytes: inflated.into(), is_last }),
-                        Err(failure) => {
-                            core.close(failure.code, failure.text);
-                            Err(Error::Refused(failure))
-                        }
+                        inflated => core.inflated(inflated),
                     }
                 }
                 Event::Data { kind, bytes, is_last, .. } if bytes.len() > COPIED_BYTES => {
@@ -623,6 +628,23 @@ impl Sink for RefCell<Core> {
 }
 
 impl Core {
+    /// Returns the next part of received bytes that are not inflated yet.
+    fn inflate_rest(&mut self) -> Option<Result<Part, Error>> {
+        let inflated = self.codec.as_mut()?.inflate_rest()?;
+        Some(self.inflated(inflated))
+    }
+
+    /// Makes a part of inflated bytes, or closes the connection.
+    fn inflated(&mut self, inflated: Result<Inflated, Failure>) -> Result<Part, Error> {
+        match inflated {
+            Ok(Inflated { kind, bytes, is_last }) => Ok(Part::Data { kind, bytes: bytes.into(), is_last }),
+            Err(failure) => {
+                self.close(failure.code, failure.text);
+                Err(Error::Refused(failure))
+            }
+        }
+    }
+
     /// Returns about how many bytes are held, besides those that the stream holds.
     fn held(&self) -> usize {
         let waiting = self.subscriptions.iter().flat_map(|all| all.iter()).filter(|_| self.is_behind);

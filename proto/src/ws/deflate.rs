@@ -57,9 +57,13 @@ pub struct Extension {
 /// with an unknown, repeated or invalid parameter is left out, because it must be declined. In an offer,
 /// `client_max_window_bits` may have no value.
 pub fn extensions(list: &[u8], is_offer: bool) -> impl Iterator<Item = Extension> {
-    // Neither the name nor any value of a parameter contains a comma or a semicolon, so quoted ones are only found in
-    // elements of other extensions, whose parts are then left out, too.
-    list.split(|&byte| byte == b',').filter_map(move |element| Extension::parse(element, is_offer))
+    let mut is_quoted = false;
+    // A value of another extension may contain a quoted comma.
+    let elements = list.split(move |&byte| {
+        is_quoted ^= byte == b'"';
+        byte == b',' && !is_quoted
+    });
+    elements.filter_map(move |element| Extension::parse(element, is_offer))
 }
 
 impl Extension {
@@ -109,7 +113,8 @@ impl Extension {
             server_window_bits,
             client_window_bits,
         };
-        (server_window_bits >= WINDOW_BITS_TO_SEND).then_some(Agreement { parameters })
+        let answers_limit = self.limits_server;
+        (server_window_bits >= WINDOW_BITS_TO_SEND).then_some(Agreement { parameters, answers_limit })
     }
 
     /// Returns what a server's answer to an offer of `wishes` agrees on. The offer must be the one that [`offer`] writes.
@@ -124,7 +129,7 @@ impl Extension {
             client_window_bits: answer.client_window_bits.min(wishes.client_window_bits),
             ..answer
         };
-        keeps_offer.then_some(Agreement { parameters })
+        keeps_offer.then_some(Agreement { parameters, answers_limit: false })
     }
 }
 
@@ -144,13 +149,20 @@ fn window_bits(value: &[u8]) -> Option<u8> {
 pub struct Agreement {
     /// The parameters.
     pub parameters: Parameters,
+    /// True if the client has limited the server's window. The answer must then contain the limit, also the largest one
+    /// (RFC 7692 section 7.1.2.1).
+    answers_limit: bool,
 }
 
 impl Agreement {
-    /// Returns the element of the server's `Sec-WebSocket-Extensions`. It contains only parameters that differ from the
-    /// extension's defaults, and an answer to each limit of a window that the client has offered.
+    /// Returns the element of the server's `Sec-WebSocket-Extensions`. It contains the parameters that differ from the
+    /// extension's defaults, and the limit of the server's window if the client has offered one.
     pub fn answer(&self) -> String {
-        write(self.parameters, false)
+        let mut text = write(self.parameters, false);
+        if self.answers_limit && self.parameters.server_window_bits == WINDOW_BITS_MOST {
+            text.push_str("; server_max_window_bits=15");
+        }
+        text
     }
 }
 
@@ -220,6 +232,11 @@ mod tests {
             (
                 "x-webkit; a=\"b,c\", permessage-deflate; server_max_window_bits=\"13\"; client_no_context_takeover",
                 "permessage-deflate; client_no_context_takeover; server_max_window_bits=13",
+                "permessage-deflate; server_no_context_takeover; client_no_context_takeover; server_max_window_bits=12",
+            ),
+            (
+                "x; y=\"a, permessage-deflate, b\", permessage-deflate; server_max_window_bits=15",
+                "permessage-deflate; server_max_window_bits=15",
                 "permessage-deflate; server_no_context_takeover; client_no_context_takeover; server_max_window_bits=12",
             ),
             // The first offer that is acceptable counts.
