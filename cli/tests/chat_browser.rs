@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tungstenite::{Message, WebSocket};
 
 struct Browser {
@@ -94,7 +94,7 @@ impl Browser {
                 return;
             }
             assert!(Instant::now() < deadline, "{script} is {found}, not {expected}");
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::yield_now();
         }
     }
 

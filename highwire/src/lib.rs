@@ -28,6 +28,7 @@
 //! | `tls` (default) | `tls`, `Server::listen_tls`, `testing::Client::https` |
 //! | `compress` | `compress`: compression of responses, decompression of request bodies |
 //! | `cookies` | signed and private cookies; with `json` the module `session` |
+//! | `nats`, `redis` | `topics::Nats`, `topics::Redis`: topics that several machines share |
 //! | `tower` | `tower`: axum routers and other tower services inside an app, or an app inside them |
 //! | `tokio` | a tokio runtime in the background, for handlers that need one |
 #![forbid(unsafe_code)]

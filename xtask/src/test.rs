@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::args::Args;
 use crate::process::{
     self, AB, BROTLI, CHROMIUM, CURL, GCC, H2LOAD, HTTPX, HYPER_H2, LIBEVENT, LIBURING, NATS, OPENSSL, PRLIMIT,
-    PYTHON_BROTLI, REQUESTS, STRACE, Tool, WGET, WRK, ZSTD,
+    PYTHON_BROTLI, REDIS, REQUESTS, STRACE, Tool, WGET, WRK, ZSTD,
 };
 use crate::{Error, Result, attack, autobahn, bench, conformance, fuzz, portability, redbot, tidy};
 

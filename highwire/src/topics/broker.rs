@@ -1,6 +1,6 @@
 //! Brokers, through which several machines share topics.
 
-use super::Hub;
+use super::hub::Hub;
 use super::message::MessageId;
 use super::presence::{MEMBER_BYTES, MEMBERS, Member};
 use crate::ws::{Message, Utf8Bytes};

@@ -1,6 +1,6 @@
 //! The subscribers of one worker, and the mailbox through which other threads reach them.
 
-use super::Hub;
+use super::hub::Hub;
 use super::message::Published;
 use super::subscriber::Subscriber;
 use super::tree::{Key, Tree};

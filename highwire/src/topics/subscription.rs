@@ -1,11 +1,12 @@
 //! Subscriptions, and event streams of topics.
 
 use super::history::Start;
+use super::hub::{Hub, lock};
 use super::local::Local;
 use super::message::Delivery;
 use super::subscriber::{Sink, Subscriber};
 use super::tree::Key;
-use super::{Hub, SubscribeError, Topics, filter, lock};
+use super::{SubscribeError, Topics, filter};
 use crate::sse::{self, Event, LastEventId};
 use crate::{Response, body};
 use bytes::Bytes;

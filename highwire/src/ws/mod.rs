@@ -23,6 +23,7 @@ mod deflate;
 pub(crate) mod frame;
 mod handler;
 mod message;
+mod receiver;
 mod socket;
 mod upgrade;
 
@@ -30,5 +31,6 @@ pub use deflate::Deflate;
 pub use handler::WebSocketHandler;
 pub use highwire_proto::ws::code;
 pub use message::{CloseFrame, Error, Failure, Kind, Message, Misuse, Part, Utf8Bytes};
-pub use socket::{WebSocket, WebSocketReceiver, WebSocketSender};
+pub use receiver::WebSocketReceiver;
+pub use socket::{WebSocket, WebSocketSender};
 pub use upgrade::WebSocketUpgrade;

@@ -1,48 +1,30 @@
 //! A WebSocket connection and its halves.
 
 use super::deflate::{Codec, Inflated};
-use super::message::{CloseFrame, Error, Failure, Message, Part, Utf8Bytes};
+use super::message::{CloseFrame, Error, Failure, Message, Part};
+use super::receiver::WebSocketReceiver;
 use super::upgrade::Settings;
 use crate::topics::{PublishedMessage, Sink, Start, SubscribeError, Subscription, Topics};
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::Bytes;
 use highwire_engine::context;
-use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter};
-use highwire_engine::time::{Sleep, sleep};
+use highwire_engine::raw::{Ended, RawStream, RawWriter};
 use highwire_io::Instant;
 use highwire_proto::ws::state::State;
-use highwire_proto::ws::{Connection, Event, HEADER_BYTES, Kind, Misuse, code};
+use highwire_proto::ws::{Connection, HEADER_BYTES, Kind, Misuse, code};
 use std::cell::RefCell;
-use std::future::{Future, poll_fn};
-use std::num::NonZeroU32;
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Waker};
 use std::time::Duration;
-
-/// A received message up to this length is copied out of the receive buffer, so that it does not keep a large buffer in
-/// memory.
-const COPIED_BYTES: usize = 4096;
 
 /// A sent message from this length on is not copied behind its header.
 const APART_BYTES: usize = 16 * 1024;
-
-/// The most messages that [`WebSocketReceiver::recv`] returns without giving other connections their turn.
-const MESSAGES_A_TURN: u32 = 64;
-
-/// The most bytes of these messages. A small compressed message may be inflated to a long one, which takes time.
-const BYTES_A_TURN: u32 = 256 * 1024;
 
 /// The most subscriptions of a connection.
 const SUBSCRIPTIONS: usize = 1000;
 
 /// The time in which the peer must answer our Close frame.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
-
-/// The period in which the bytes of an incomplete message are counted.
-const MESSAGE_PERIOD: Duration = Duration::from_secs(30);
-
-/// The least number of bytes of an incomplete message in a [`MESSAGE_PERIOD`]: 512 a second.
-const MESSAGE_PERIOD_BYTES: u64 = 512 * MESSAGE_PERIOD.as_secs();
 
 /// A WebSocket connection.
 ///
@@ -52,71 +34,35 @@ const MESSAGE_PERIOD_BYTES: u64 = 512 * MESSAGE_PERIOD.as_secs();
 /// receiving half is dropped, a Close frame with the code 1000 is sent if none was before.
 #[derive(Debug)]
 pub struct WebSocket {
-    sender: WebSocketSender,
-    receiver: WebSocketReceiver,
+    pub(super) sender: WebSocketSender,
+    pub(super) receiver: WebSocketReceiver,
 }
 
 /// The sending half of a [`WebSocket`].
 #[derive(Debug)]
 pub struct WebSocketSender {
-    core: Rc<RefCell<Core>>,
-}
-
-/// The receiving half of a [`WebSocket`].
-#[derive(Debug)]
-pub struct WebSocketReceiver {
-    /// It is in a box, because the compiler keeps a moved argument of an async function twice in its future.
-    receiving: Box<Receiving>,
-}
-
-/// The state of a receiving half.
-#[derive(Debug)]
-struct Receiving {
-    reader: RawReader,
-    core: Rc<RefCell<Core>>,
-    /// Received bytes that are not parsed yet.
-    window: BytesMut,
-    /// The size of the buffer that `window` is a part of.
-    window_held: usize,
-    /// The parts of an incomplete message.
-    message: Vec<u8>,
-    /// The number of bytes that the connection is charged for `window` and `message`.
-    kept: usize,
-    /// The number of messages and of their bytes returned since the last wait.
-    streak: (u32, u32),
-    /// True if no more messages will be returned.
-    is_over: bool,
-    /// The time after which a silent peer gets a Ping frame, in milliseconds.
-    ping_interval: Option<NonZeroU32>,
-    /// The moment at which bytes arrived last.
-    heard: Instant,
-    /// True if a Ping frame was sent after that.
-    pinged: bool,
-    /// The beginning of the current period of an incomplete message, and the number of bytes that have arrived in it.
-    incomplete: Option<(Instant, u64)>,
-    /// A timer for the earliest deadline, or for an earlier moment.
-    alarm: Option<Sleep>,
+    pub(super) core: Rc<RefCell<Core>>,
 }
 
 /// The part of a connection that both halves use.
 #[derive(Debug)]
-struct Core {
-    connection: Connection,
+pub(super) struct Core {
+    pub(super) connection: Connection,
     /// The compression, if the peers have agreed on it.
-    codec: Option<Box<Codec>>,
-    writer: RawWriter,
+    pub(super) codec: Option<Box<Codec>>,
+    pub(super) writer: RawWriter,
     /// The bytes of the last Ping frame, if its answer was not sent yet.
-    pong: Option<Box<Bytes>>,
+    pub(super) pong: Option<Box<Bytes>>,
     /// The moment until which the peer must answer our Close frame.
-    close_due: Option<Instant>,
+    pub(super) close_due: Option<Instant>,
     /// The task that waits for a message, which must learn of `close_due`.
-    receiver: Option<Waker>,
+    pub(super) receiver: Option<Waker>,
     subprotocol: Option<Box<str>>,
     /// Usually there are none, so they are in a box.
     #[expect(clippy::box_collection, reason = "a box has a third of the size, and usually there is none")]
-    subscriptions: Option<Box<Vec<Subscription>>>,
+    pub(super) subscriptions: Option<Box<Vec<Subscription>>>,
     /// True if messages of subscriptions may wait because the connection had no room.
-    is_behind: bool,
+    pub(super) is_behind: bool,
 }
 
 impl WebSocket {
@@ -133,31 +79,18 @@ impl WebSocket {
         let (subscriptions, is_behind) = (None, false);
         let core = Core { connection, codec, writer, pong, close_due, receiver, subprotocol, subscriptions, is_behind };
         let core = Rc::new(RefCell::new(core));
-        let receiving = Receiving {
-            reader,
-            core: core.clone(),
-            window: BytesMut::new(),
-            window_held: 0,
-            message: Vec::new(),
-            kept: 0,
-            streak: (0, 0),
-            is_over: false,
-            ping_interval: settings.ping_interval.map(|interval| {
-                let most = u32::MAX / 2;
-                NonZeroU32::new(interval.as_millis().clamp(1, most.into()) as u32).unwrap_or(NonZeroU32::MIN)
-            }),
-            heard: context::now(),
-            pinged: false,
-            incomplete: None,
-            alarm: None,
-        };
-        let receiver = WebSocketReceiver { receiving: Box::new(receiving) };
+        let receiver = WebSocketReceiver::new(reader, core.clone(), settings);
         WebSocket { sender: WebSocketSender { core }, receiver }
     }
 
     /// See [`WebSocketReceiver::recv`].
     pub async fn recv(&mut self) -> Option<Result<Message, Error>> {
         self.receiver.recv().await
+    }
+
+    /// See [`WebSocketReceiver::recv_part`].
+    pub async fn recv_part(&mut self) -> Option<Result<Part, Error>> {
+        self.receiver.recv_part().await
     }
 
     /// See [`WebSocketSender::send`].
@@ -268,342 +201,6 @@ impl WebSocketSender {
     }
 }
 
-impl WebSocketReceiver {
-    /// Waits for the next message and returns it. Returns `None` after a Close frame, an error, or the end of the
-    /// connection.
-    pub async fn recv(&mut self) -> Option<Result<Message, Error>> {
-        poll_fn(|cx| self.poll_recv(cx)).await
-    }
-
-    /// Polls for the next message, as [`recv`](Self::recv) does.
-    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
-        let polled = self.receiving.poll_message(cx);
-        self.receiving.charge();
-        polled
-    }
-
-    /// Waits for the next part of a message, or for a control frame, and returns it, for messages that are too long to
-    /// be held in memory. Their length is still limited by
-    /// [`max_message_size`](super::WebSocketUpgrade::max_message_size). Returns `None` as [`recv`](Self::recv) does.
-    pub async fn recv_part(&mut self) -> Option<Result<Part, Error>> {
-        poll_fn(|cx| self.poll_part(cx)).await
-    }
-
-    /// Polls for the next part, as [`recv_part`](Self::recv_part) does.
-    pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
-        let polled = self.receiving.poll_in_turn(cx);
-        self.receiving.charge();
-        polled
-    }
-}
-
-impl Receiving {
-    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
-        loop {
-            let Some(part) = ready!(self.poll_in_turn(cx)) else { return Poll::Ready(None) };
-            return Poll::Ready(Some(match part {
-                Ok(Part::Data { kind, bytes, is_last }) if is_last && self.message.is_empty() => whole(kind, bytes),
-                Ok(Part::Data { kind, bytes, is_last }) => {
-                    self.message.extend_from_slice(&bytes);
-                    if !is_last {
-                        continue;
-                    }
-                    whole(kind, Bytes::from(std::mem::take(&mut self.message)))
-                }
-                Ok(Part::Control(message)) => Ok(message),
-                Err(error) => Err(error),
-            }));
-        }
-    }
-
-    /// Returns true if a Close frame was sent.
-    fn is_closing(&self) -> bool {
-        self.core.borrow().connection.outgoing() != State::Between
-    }
-
-    /// Waits for room to send, without reading. Returns an error if the peer is silent for too long.
-    fn poll_without_messages(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
-        self.core.borrow_mut().see_drain();
-        self.send_subscribed(cx);
-        if let Some(incomplete) = &mut self.incomplete {
-            // The peer cannot send its message while nothing is read.
-            *incomplete = (context::now(), 0);
-        }
-        self.charge();
-        match ready!(self.poll_alarm(cx)) {
-            Some(Err(error)) => Poll::Ready(error),
-            _ => Poll::Ready(Error::Broken),
-        }
-    }
-
-    /// Polls for the next part, unless other connections must have their turn first.
-    fn poll_in_turn(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
-        let polled = if self.streak.0 >= MESSAGES_A_TURN || self.streak.1 >= BYTES_A_TURN {
-            cx.waker().wake_by_ref();
-            // A peer that always has another message must not escape the deadlines.
-            self.core.borrow_mut().see_drain();
-            self.poll_alarm(cx)
-        } else {
-            self.poll_next(cx)
-        };
-        match &polled {
-            Poll::Pending => self.streak = (0, 0),
-            Poll::Ready(Some(Ok(part))) => {
-                self.streak.0 += 1;
-                let length = if let Part::Data { bytes, .. } = part { bytes.len() } else { 0 };
-                self.streak.1 = self.streak.1.saturating_add(u32::try_from(length).unwrap_or(u32::MAX));
-            }
-            Poll::Ready(Some(Err(_)) | None) => {
-                self.is_over = true;
-                (self.window, self.window_held, self.message) = (BytesMut::new(), 0, Vec::new());
-            }
-        }
-        polled
-    }
-
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
-        while !self.is_over {
-            if let Some(part) = self.core.borrow_mut().inflate_rest() {
-                return Poll::Ready(Some(part));
-            }
-            if !self.window.is_empty()
-                && let Some(part) = self.parse()
-            {
-                return Poll::Ready(Some(part));
-            }
-            if self.window.is_empty() && self.window_held > 0 {
-                (self.window, self.window_held) = (BytesMut::new(), 0);
-            }
-            self.core.borrow_mut().answer_ping(cx);
-            self.send_subscribed(cx);
-            match self.reader.poll_read(cx) {
-                Poll::Ready(Ok(Some(bytes))) => self.add(bytes),
-                Poll::Ready(Ok(None)) if self.reader.ended() == Some(Ended::Draining) => {
-                    self.core.borrow_mut().see_drain();
-                }
-                Poll::Ready(Ok(None)) if self.reader.ended() == Some(Ended::Idle) => {
-                    return Poll::Ready(Some(Err(Error::Silent)));
-                }
-                Poll::Ready(_) => return Poll::Ready(Some(Err(Error::Broken))),
-                Poll::Pending => return self.poll_alarm(cx),
-            }
-        }
-        Poll::Ready(None)
-    }
-
-    /// Sends the waiting messages of subscriptions, as far as there is room, and closes the connection if a
-    /// subscription has ended because the peer is slow.
-    fn send_subscribed(&mut self, cx: &mut Context<'_>) {
-        if !self.core.borrow().is_behind {
-            return;
-        }
-        // They are taken out, because each message is given to the connection anew.
-        let Some(mut subscriptions) = self.core.borrow_mut().subscriptions.take() else { return };
-        let mut is_behind = false;
-        for subscription in subscriptions.iter() {
-            is_behind |= !subscription.subscriber().flush(&*self.core);
-        }
-        let count = subscriptions.len();
-        subscriptions.retain(|subscription| !subscription.subscriber().is_cut());
-        let mut core = self.core.borrow_mut();
-        if subscriptions.len() < count {
-            core.close(code::POLICY, "messages are read too slowly");
-        }
-        (core.subscriptions, core.is_behind) = (Some(subscriptions), is_behind);
-        if is_behind && core.writer.poll_room(cx).is_ready() {
-            cx.waker().wake_by_ref();
-        }
-    }
-
-    /// Appends received bytes to the window. Usually the window is empty, and the bytes are not copied.
-    fn add(&mut self, bytes: Bytes) {
-        (self.heard, self.pinged) = (context::now(), false);
-        if let Some((_, count)) = &mut self.incomplete {
-            *count += bytes.len() as u64;
-        }
-        if self.window.is_empty() {
-            self.window = bytes.try_into_mut().unwrap_or_else(|bytes| BytesMut::from(&bytes[..]));
-        } else {
-            self.window.extend_from_slice(&bytes);
-        }
-        self.window_held = self.window.capacity();
-    }
-
-    /// Parses the next part of a message or control frame. Returns `None` if more bytes are needed.
-    fn parse(&mut self) -> Option<Result<Part, Error>> {
-        loop {
-            let core = &mut *self.core.borrow_mut();
-            let received = match core.connection.receive(&mut self.window) {
-                Ok(received) => received,
-                Err(failure) => {
-                    core.close(failure.code, failure.text);
-                    return Some(Err(Error::Refused(failure)));
-                }
-            };
-            let consumed = received.consumed;
-            let part = match received.event {
-                Event::NeedMore => {
-                    // The rest is less than a control frame, so it is copied, and the buffer is freed.
-                    self.window = BytesMut::from(&self.window[consumed..]);
-                    self.window_held = self.window.capacity();
-                    let is_within = core.connection.is_within_message() || !self.window.is_empty();
-                    note_incomplete(&mut self.incomplete, is_within);
-                    return None;
-                }
-                Event::Data { kind, compressed: true, bytes, is_last } => {
-                    let Some(inflated) = core.codec.as_mut().map(|codec| codec.inflate(kind, bytes, is_last)) else {
-                        continue;
-                    };
-                    match inflated {
-                        // Nothing was inflated from these bytes yet.
-                        Ok(inflated) if inflated.bytes.is_empty() && !inflated.is_last => {
-                            self.window.advance(consumed);
-                            continue;
-                        }
-                        inflated => core.inflated(inflated),
-                    }
-                }
-                Event::Data { kind, bytes, is_last, .. } if bytes.len() > COPIED_BYTES => {
-                    let start = consumed - bytes.len();
-                    let bytes = self.window.split_to(consumed).freeze().slice(start..);
-                    note_incomplete(&mut self.incomplete, !is_last);
-                    return Some(Ok(Part::Data { kind, bytes, is_last }));
-                }
-                Event::Data { kind, bytes, is_last, .. } => {
-                    Ok(Part::Data { kind, bytes: Bytes::copy_from_slice(bytes), is_last })
-                }
-                Event::Ping(bytes) => {
-                    let bytes = Bytes::copy_from_slice(bytes);
-                    core.pong = Some(Box::new(bytes.clone()));
-                    core.answer_ping(&mut Context::from_waker(Waker::noop()));
-                    Ok(Part::Control(Message::Ping(bytes)))
-                }
-                Event::Pong(bytes) => Ok(Part::Control(Message::Pong(Bytes::copy_from_slice(bytes)))),
-                Event::Close { code, reason } => {
-                    self.is_over = true;
-                    let frame = code.map(|code| CloseFrame { code, reason: reason.into() });
-                    core.answer_ping(&mut Context::from_waker(Waker::noop()));
-                    // Fails if the Close frame answers ours.
-                    let _ = core.send(Message::Close(
-                        frame.clone().map(|frame| CloseFrame { reason: Utf8Bytes::new(), ..frame }),
-                    ));
-                    Ok(Part::Control(Message::Close(frame)))
-                }
-            };
-            self.window.advance(consumed);
-            note_incomplete(&mut self.incomplete, core.connection.is_within_message());
-            return Some(part);
-        }
-    }
-
-    /// Waits until the next deadline: for the answer to our Close frame, for the bytes of an incomplete message, or for
-    /// any byte. A silent peer first gets a Ping frame.
-    fn poll_alarm(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
-        loop {
-            let now = context::now();
-            let close_due = self.core.borrow().close_due;
-            let ping_due = self.ping_interval.map(|interval| {
-                // After the Ping frame, the peer has the interval once more.
-                let interval = Duration::from_millis(u64::from(interval.get()));
-                self.heard + interval * if self.pinged { 2 } else { 1 }
-            });
-            let message_due = self.incomplete.map(|(begun, _)| begun + MESSAGE_PERIOD);
-            if close_due.is_some_and(|due| due <= now) {
-                return Poll::Ready(Some(Err(Error::Silent)));
-            }
-            if let Some((begun, count)) = self.incomplete
-                && begun + MESSAGE_PERIOD <= now
-            {
-                if count < MESSAGE_PERIOD_BYTES {
-                    let failure = Failure { code: code::POLICY, text: "a message arrives too slowly" };
-                    self.core.borrow_mut().close(failure.code, failure.text);
-                    return Poll::Ready(Some(Err(Error::Refused(failure))));
-                }
-                self.incomplete = Some((now, 0));
-                continue;
-            }
-            if ping_due.is_some_and(|due| due <= now) && close_due.is_none() {
-                if std::mem::replace(&mut self.pinged, true) {
-                    return Poll::Ready(Some(Err(Error::Silent)));
-                }
-                // Fails if the connection is broken, which the next read reports.
-                let _ = self.core.borrow_mut().send(Message::Ping(Bytes::new()));
-                continue;
-            }
-            let ping_due = ping_due.filter(|_| close_due.is_none());
-            let Some(due) = close_due.into_iter().chain(ping_due).chain(message_due).min() else {
-                self.core.borrow_mut().receiver = Some(cx.waker().clone());
-                return Poll::Pending;
-            };
-            if self.alarm.as_ref().is_none_or(|alarm| alarm.until() > due || alarm.until() <= now) {
-                self.alarm = Some(sleep(due.since(now)));
-            }
-            let Some(alarm) = &mut self.alarm else { return Poll::Pending };
-            if Pin::new(alarm).poll(cx).is_pending() {
-                self.core.borrow_mut().receiver = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-        }
-    }
-
-    /// Charges the connection for the bytes of an incomplete message.
-    fn charge(&mut self) {
-        let kept = self.message.capacity() + self.window_held + self.core.borrow().held();
-        if kept != self.kept {
-            self.kept = kept;
-            self.reader.keep(kept);
-        }
-    }
-}
-
-/// Records whether a message is incomplete. The period of one that was incomplete before goes on.
-#[inline]
-fn note_incomplete(incomplete: &mut Option<(Instant, u64)>, is_within: bool) {
-    if !is_within {
-        *incomplete = None;
-    } else if incomplete.is_none() {
-        *incomplete = Some((context::now(), 0));
-    }
-}
-
-/// The future of a connection whose messages go to a callback.
-pub(super) struct Callbacks<F> {
-    socket: WebSocket,
-    callback: F,
-}
-
-impl<F> Callbacks<F> {
-    pub(super) fn new(socket: WebSocket, callback: F) -> Callbacks<F> {
-        Callbacks { socket, callback }
-    }
-}
-
-impl<F: FnMut(&WebSocketSender, Result<Message, Error>) + Unpin> Future for Callbacks<F> {
-    type Output = ();
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Callbacks { socket: WebSocket { sender, receiver }, callback } = &mut *self;
-        loop {
-            // A peer that does not take its answers is not asked for more.
-            if sender.core.borrow_mut().writer.poll_ready(cx).is_pending() && !receiver.receiving.is_closing() {
-                return receiver.receiving.poll_without_messages(cx).map(|error| callback(sender, Err(error)));
-            }
-            let Some(message) = ready!(receiver.poll_recv(cx)) else { return Poll::Ready(()) };
-            callback(sender, message);
-        }
-    }
-}
-
-/// Makes a message of checked bytes.
-fn whole(kind: Kind, bytes: Bytes) -> Result<Message, Error> {
-    match kind {
-        Kind::Binary => Ok(Message::Binary(bytes)),
-        Kind::Text => match Utf8Bytes::try_from(bytes) {
-            Ok(text) => Ok(Message::Text(text)),
-            Err(_) => Err(Error::Refused(Failure { code: code::NOT_UTF8, text: "a text is not UTF-8" })),
-        },
-    }
-}
-
 impl Sink for RefCell<Core> {
     fn take(&self, published: &PublishedMessage) -> bool {
         let mut core = self.borrow_mut();
@@ -629,13 +226,13 @@ impl Sink for RefCell<Core> {
 
 impl Core {
     /// Returns the next part of received bytes that are not inflated yet.
-    fn inflate_rest(&mut self) -> Option<Result<Part, Error>> {
+    pub(super) fn inflate_rest(&mut self) -> Option<Result<Part, Error>> {
         let inflated = self.codec.as_mut()?.inflate_rest()?;
         Some(self.inflated(inflated))
     }
 
     /// Makes a part of inflated bytes, or closes the connection.
-    fn inflated(&mut self, inflated: Result<Inflated, Failure>) -> Result<Part, Error> {
+    pub(super) fn inflated(&mut self, inflated: Result<Inflated, Failure>) -> Result<Part, Error> {
         match inflated {
             Ok(Inflated { kind, bytes, is_last }) => Ok(Part::Data { kind, bytes: bytes.into(), is_last }),
             Err(failure) => {
@@ -646,13 +243,13 @@ impl Core {
     }
 
     /// Returns about how many bytes are held, besides those that the stream holds.
-    fn held(&self) -> usize {
+    pub(super) fn held(&self) -> usize {
         let waiting = self.subscriptions.iter().flat_map(|all| all.iter()).filter(|_| self.is_behind);
         self.codec.as_ref().map_or(0, |codec| codec.held())
             + waiting.map(|subscription| subscription.subscriber().held()).sum::<usize>()
     }
 
-    fn send(&mut self, message: Message) -> Result<(), Error> {
+    pub(super) fn send(&mut self, message: Message) -> Result<(), Error> {
         if !matches!(message, Message::Close(_)) {
             self.see_drain();
         }
@@ -704,20 +301,20 @@ impl Core {
     }
 
     /// Queues a Close frame if the server is stopping.
-    fn see_drain(&mut self) {
+    pub(super) fn see_drain(&mut self) {
         if self.writer.ended() == Some(Ended::Draining) {
             self.close(code::GOING_AWAY, "the server stops");
         }
     }
 
     /// Queues a Close frame, unless one was sent before or the connection is broken.
-    fn close(&mut self, code: u16, reason: &str) {
+    pub(super) fn close(&mut self, code: u16, reason: &str) {
         let _ = self.send(Message::Close(Some(CloseFrame { code, reason: reason.into() })));
     }
 
     /// Answers the last Ping frame, if there is room. A peer that does not take its answers gets only the last one,
     /// as RFC 6455 section 5.5.3 permits.
-    fn answer_ping(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn answer_ping(&mut self, cx: &mut Context<'_>) {
         if self.pong.is_some()
             && self.writer.poll_room(cx).is_ready()
             && let Some(bytes) = self.pong.take()
@@ -727,13 +324,5 @@ impl Core {
                 Err(error) => highwire_engine::log!(Mistake, error, %error, "a Pong frame cannot be sent"),
             }
         }
-    }
-}
-
-/// Sends a Close frame, if none was sent before, because the connection then drops what the peer sends. Without it, a
-/// sending half that is still there could send for any length of time to a peer that gets no answers.
-impl Drop for WebSocketReceiver {
-    fn drop(&mut self) {
-        self.receiving.core.borrow_mut().close(code::NORMAL, "");
     }
 }

@@ -2,7 +2,8 @@
 
 use super::deflate::{Codec, Deflate};
 use super::message::{Error, Message};
-use super::socket::{Callbacks, WebSocket, WebSocketSender};
+use super::receiver::Callbacks;
+use super::socket::{WebSocket, WebSocketSender};
 use crate::request::{FromRequest, Request};
 use crate::{Response, Upgrade};
 use highwire_proto::ws::deflate::{Agreement, extensions};

@@ -1,0 +1,103 @@
+//! The errors of topics.
+
+use super::broker::BrokerError;
+use super::filter::InvalidTopic;
+use std::fmt;
+
+/// The reason why a message was not published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// The topic's name is invalid.
+    Topic(InvalidTopic),
+    /// Only text and binary messages can be published.
+    NotData,
+    /// The message was not given to the broker.
+    Broker(BrokerError),
+}
+
+impl fmt::Display for PublishError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PublishError::Topic(error) => error.fmt(f),
+            PublishError::NotData => f.write_str("only text and binary messages can be published"),
+            PublishError::Broker(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for PublishError {}
+
+impl From<InvalidTopic> for PublishError {
+    fn from(error: InvalidTopic) -> PublishError {
+        PublishError::Topic(error)
+    }
+}
+
+impl From<BrokerError> for PublishError {
+    fn from(error: BrokerError) -> PublishError {
+        PublishError::Broker(error)
+    }
+}
+
+/// The reason why a subscription was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SubscribeError {
+    /// The filter is invalid.
+    Filter(InvalidTopic),
+    /// Only a topic that has a history can be resumed, and no filter with a wildcard.
+    NoHistory,
+    /// The WebSocket has 1,000 subscriptions.
+    TooMany,
+}
+
+impl fmt::Display for SubscribeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SubscribeError::Filter(error) => error.fmt(f),
+            SubscribeError::NoHistory => {
+                f.write_str("only a topic that has a history can be resumed, and no filter with a wildcard")
+            }
+            SubscribeError::TooMany => f.write_str("a WebSocket has at most 1,000 subscriptions"),
+        }
+    }
+}
+
+impl std::error::Error for SubscribeError {}
+
+impl From<InvalidTopic> for SubscribeError {
+    fn from(error: InvalidTopic) -> SubscribeError {
+        SubscribeError::Filter(error)
+    }
+}
+
+/// The reason why a member could not join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// The topic's name is invalid.
+    Topic(InvalidTopic),
+    /// The name or the information is longer than 256 bytes.
+    TooLong,
+    /// The topic has 1,000 members on this machine.
+    Full,
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JoinError::Topic(error) => error.fmt(f),
+            JoinError::TooLong => f.write_str("a member's name and information have at most 256 bytes"),
+            JoinError::Full => f.write_str("the topic has 1,000 members on this machine"),
+        }
+    }
+}
+
+impl std::error::Error for JoinError {}
+
+impl From<InvalidTopic> for JoinError {
+    fn from(error: InvalidTopic) -> JoinError {
+        JoinError::Topic(error)
+    }
+}
