@@ -122,7 +122,13 @@ impl Parts {
 
     /// Takes the first part. The cost of the queue falls by the part's length and [`PART_BYTES`].
     pub(crate) fn pop(&mut self) -> Option<Bytes> {
-        self.parts.pop_front().map(BytesMut::freeze)
+        self.pop_mut().map(BytesMut::freeze)
+    }
+
+    /// Takes the first part as [`pop`](Self::pop) does.
+    #[inline]
+    pub(crate) fn pop_mut(&mut self) -> Option<BytesMut> {
+        self.parts.pop_front()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::body::{PART_BYTES, Parts};
 use crate::queue::Queue;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::cell::RefCell;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -296,8 +296,16 @@ impl RawReader {
     /// # Errors
     /// Returns an error if the connection is broken.
     pub fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>> {
+        self.poll_read_mut(cx).map_ok(|bytes| bytes.map(BytesMut::freeze))
+    }
+
+    /// Polls for the next bytes as [`poll_read`](Self::poll_read) does, and returns them in memory that can be changed.
+    ///
+    /// # Errors
+    /// Returns an error if the connection is broken.
+    pub fn poll_read_mut(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<BytesMut>, Broken>> {
         let mut raw = self.raw.borrow_mut();
-        if let Some(bytes) = raw.received.pop() {
+        if let Some(bytes) = raw.received.pop_mut() {
             raw.held -= bytes.len() + PART_BYTES;
             raw.bytes -= bytes.len();
             if raw.paused {

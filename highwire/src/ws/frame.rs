@@ -4,12 +4,12 @@ use super::Message;
 use super::deflate::{LEVEL, deflate_alone};
 use bytes::Bytes;
 use highwire_proto::ws::deflate::WINDOW_BITS_MOST;
-use highwire_proto::ws::{HEADER_BYTES, write_frame_header};
+use highwire_proto::ws::{header_bytes, write_frame_header};
 
 /// Returns the frame of a text or binary message.
 pub(crate) fn plain(message: &Message) -> Bytes {
     let Some((kind, bytes)) = message.as_data() else { return Bytes::new() };
-    let mut frame = Vec::with_capacity(HEADER_BYTES + bytes.len());
+    let mut frame = Vec::with_capacity(header_bytes(bytes.len(), false) + bytes.len());
     write_frame_header(kind, false, bytes.len(), &mut frame);
     frame.extend_from_slice(bytes);
     frame.into()
@@ -25,7 +25,7 @@ pub(crate) fn deflated(message: &Message) -> Option<Bytes> {
     if deflated.len() >= bytes.len() {
         return None;
     }
-    let mut frame = Vec::with_capacity(HEADER_BYTES + deflated.len());
+    let mut frame = Vec::with_capacity(header_bytes(deflated.len(), false) + deflated.len());
     write_frame_header(kind, true, deflated.len(), &mut frame);
     frame.extend_from_slice(&deflated);
     Some(frame.into())

@@ -200,7 +200,7 @@ impl Receiving {
             }
             self.core.borrow_mut().answer_ping(cx);
             self.send_subscribed(cx);
-            match self.reader.poll_read(cx) {
+            match self.reader.poll_read_mut(cx) {
                 Poll::Ready(Ok(Some(bytes))) => self.add(bytes),
                 Poll::Ready(Ok(None)) if self.reader.ended() == Some(Ended::Draining) => {
                     self.core.borrow_mut().see_drain();
@@ -240,13 +240,13 @@ impl Receiving {
     }
 
     /// Appends received bytes to the window. Usually the window is empty, and the bytes are not copied.
-    fn add(&mut self, bytes: Bytes) {
+    fn add(&mut self, bytes: BytesMut) {
         (self.heard, self.pinged) = (context::now(), false);
         if let Some((_, count)) = &mut self.incomplete {
             *count += bytes.len() as u64;
         }
         if self.window.is_empty() {
-            self.window = bytes.try_into_mut().unwrap_or_else(|bytes| BytesMut::from(&bytes[..]));
+            self.window = bytes;
         } else {
             self.window.extend_from_slice(&bytes);
         }

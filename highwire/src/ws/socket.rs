@@ -10,7 +10,7 @@ use highwire_engine::context;
 use highwire_engine::raw::{Ended, RawStream, RawWriter};
 use highwire_io::Instant;
 use highwire_proto::ws::state::State;
-use highwire_proto::ws::{Connection, HEADER_BYTES, Kind, Misuse, code};
+use highwire_proto::ws::{Connection, Kind, Misuse, code, header_bytes};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -260,11 +260,13 @@ impl Core {
             && let Some((kind, bytes)) = message.as_data()
             && let Some(deflated) = codec.deflate(bytes)
         {
-            out.reserve_exact(HEADER_BYTES + deflated.len());
+            out.reserve_exact(header_bytes(deflated.len(), !self.connection.is_server()) + deflated.len());
             self.connection.send_deflated(kind, &deflated, &mut out)?;
             return Ok(self.writer.queue(out.into())?);
         }
-        let mut room = |bytes: &[u8]| out.reserve_exact(HEADER_BYTES + bytes.len());
+        // The exact capacity, because `Bytes` needs another allocation for a vector with more.
+        let is_masked = !self.connection.is_server();
+        let mut room = |bytes: &[u8]| out.reserve_exact(header_bytes(bytes.len(), is_masked) + bytes.len());
         match &message {
             Message::Text(text) if text.len() < APART_BYTES => room(text.as_bytes()),
             Message::Binary(bytes) if bytes.len() < APART_BYTES => room(bytes),

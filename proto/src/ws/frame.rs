@@ -156,6 +156,17 @@ impl Header {
     }
 }
 
+/// Returns the number of bytes of the header of a frame with `length` payload bytes.
+#[inline]
+pub const fn header_bytes(length: usize, is_masked: bool) -> usize {
+    let size = match length {
+        0..126 => 2,
+        126..0x1_0000 => 4,
+        _ => 10,
+    };
+    size + if is_masked { 4 } else { 0 }
+}
+
 /// Appends the header of a server's frame that is a whole message of `length` bytes. The payload must follow. A frame
 /// that is written in this way can be sent to several clients.
 pub fn write_frame_header(kind: Kind, compressed: bool, length: usize, out: &mut Vec<u8>) {
@@ -177,6 +188,7 @@ mod tests {
                 let mut bytes = vec![];
                 header.write(&mut bytes);
                 header.size = bytes.len();
+                assert_eq!(header_bytes(length as usize, mask.is_some()), bytes.len());
                 assert_eq!(Header::parse(&bytes, role, true), Ok(Some(header)), "{length}");
                 for cut in 0..bytes.len() {
                     assert_eq!(Header::parse(&bytes[..cut], role, true), Ok(None), "{length}, cut at {cut}");

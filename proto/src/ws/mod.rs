@@ -29,7 +29,7 @@ pub mod state;
 mod utf8;
 
 pub use connection::{Bounds, Connection, Event, Received};
-pub use frame::{HEADER_BYTES, Kind, write_frame_header};
+pub use frame::{HEADER_BYTES, Kind, header_bytes, write_frame_header};
 pub use mask::{apply_mask, apply_mask_naive};
 pub use send::Misuse;
 pub use utf8::{NotUtf8, Utf8};

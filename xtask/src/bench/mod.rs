@@ -289,6 +289,7 @@ fn tools(load: Load) -> &'static [Tool] {
         Load::Upload { .. } => &[CURL],
         Load::Closed { .. }
         | Load::Post { .. }
+        | Load::Echo { .. }
         | Load::Rate { .. }
         | Load::SlowReaders { .. }
         | Load::Idle { protocol: Protocol::Http1, .. } => &[],

@@ -35,6 +35,7 @@ pub(super) enum Drive<'a> {
     Closed { connections: u32, depth: u32, headers: bool, seconds: f64 },
     Rate { connections: u32, rate: f64, seconds: f64 },
     Post { connections: u32, file: &'a str, seconds: f64 },
+    Echo { connections: u32, bytes: u32, seconds: f64 },
     Ab(&'a str),
     H2load { options: &'a str, tls: bool },
     Handshakes { resumed: bool, seconds: f64 },
@@ -50,6 +51,7 @@ impl Drive<'static> {
         match load {
             Load::Closed { connections, depth, headers } => Some(Self::Closed { connections, depth, headers, seconds }),
             Load::Post { connections, file } => Some(Self::Post { connections, file, seconds }),
+            Load::Echo { connections, bytes } => Some(Self::Echo { connections, bytes, seconds }),
             Load::Ab(options) => Some(Self::Ab(options)),
             Load::H2load { options, tls } => Some(Self::H2load { options, tls }),
             Load::Handshakes { resumed } => Some(Self::Handshakes { resumed, seconds }),
@@ -75,6 +77,9 @@ impl Drive<'_> {
             }
             Self::Post { connections, file, seconds } => {
                 format!("bench/bin/load {port} {path} {connections} 1 {seconds} --post {file}")
+            }
+            Self::Echo { connections, bytes, seconds } => {
+                format!("bench/bin/wsload {port} {path} {connections} {bytes} {seconds}")
             }
             Self::Ab(options) => format!("ab {options} http://127.0.0.1:{port}{path}"),
             Self::H2load { options, tls } => {
@@ -229,7 +234,10 @@ fn read_requests(said: &str, cpu_seconds: f64, drive: Drive<'_>) -> Result<Sampl
     let rate = number("Requests/sec:").or_else(|| number("Requests per second:")).or_else(|| h2load_rate(said));
     let rate = rate.ok_or_else(|| Error::Failed("the generator printed no requests/s".into()))?;
     let requests = match drive {
-        Drive::Closed { seconds, .. } | Drive::Post { seconds, .. } | Drive::Rate { seconds, .. } => rate * seconds,
+        Drive::Closed { seconds, .. }
+        | Drive::Post { seconds, .. }
+        | Drive::Echo { seconds, .. }
+        | Drive::Rate { seconds, .. } => rate * seconds,
         Drive::H2load { .. } => number("requests:").unwrap_or(0.0),
         _ => number("Complete requests:").unwrap_or(0.0),
     };

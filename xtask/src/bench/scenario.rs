@@ -23,6 +23,8 @@ pub(super) enum Load {
     Closed { connections: u32, depth: u32, headers: bool },
     /// Every connection keeps one request in flight, with this file as its body.
     Post { connections: u32, file: &'static str },
+    /// Every connection is a WebSocket and keeps one text of this many bytes in flight, which the server sends back.
+    Echo { connections: u32, bytes: u32 },
     /// ApacheBench, with these options before the address.
     Ab(&'static str),
     /// h2load, with these options before the address. It uses HTTP/2, or HTTP/1.1 if `--h1` is one of the options.
@@ -57,6 +59,8 @@ pub(super) enum Entrant {
     FloorEpoll,
     /// The epoll floor that closes each connection after one answer.
     FloorEpollOnce,
+    /// The floor of WebSockets, which only unmasks.
+    FloorWs,
     Highwire(Engine),
     HighwireTls(Engine),
     /// Serves the same files as `NginxFiles`.
@@ -81,11 +85,12 @@ pub(super) enum Engine {
 
 use Engine::{Readiness, Uring};
 use Entrant::{
-    Axum, FloorEpoll, FloorEpollOnce, FloorUring, H2o, H2oTls, Highwire, HighwireFiles, HighwireTls, NginxFiles,
+    Axum, FloorEpoll, FloorEpollOnce, FloorUring, FloorWs, H2o, H2oTls, Highwire, HighwireFiles, HighwireTls, NginxFiles,
     NginxTls, Ntex,
 };
 
 const URING: &[Entrant] = &[FloorUring, Highwire(Uring)];
+const WEBSOCKET: &[Entrant] = &[FloorWs, Highwire(Uring), Highwire(Readiness)];
 const READINESS: &[Entrant] = &[FloorEpoll, Highwire(Readiness)];
 const BOTH: &[Entrant] = &[FloorEpoll, Highwire(Readiness), Highwire(Uring)];
 /// For clients that cannot use the fixed answer of the floors.
@@ -176,6 +181,21 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         Load::Ab("-q -c 64 -n 40000"),
         "/hello",
         &[FloorEpollOnce, Highwire(Readiness), Highwire(Uring)],
+    ),
+    alone(
+        "ws-echo-16",
+        "512 WebSockets, one text of 16 bytes in flight on each, which the server sends back; compare with \
+         `light512-uring`",
+        Load::Echo { connections: 512, bytes: 16 },
+        "/ws",
+        WEBSOCKET,
+    ),
+    alone(
+        "ws-echo-2k",
+        "512 WebSockets, one text of 2 KiB in flight on each, which the server sends back",
+        Load::Echo { connections: 512, bytes: 2048 },
+        "/ws",
+        WEBSOCKET,
     ),
     pipelined("pipe1", 1, false),
     pipelined("pipe2", 2, false),
@@ -412,6 +432,7 @@ impl Entrant {
             FloorUring => Server::new("floor (io_uring)", "bench/bin/floor_uring PORT", SERVER_CPU),
             FloorEpoll => Server::new("floor (epoll)", "bench/bin/floor_epoll PORT", SERVER_CPU),
             FloorEpollOnce => Server::new("floor (epoll, closing)", "bench/bin/floor_epoll PORT once", SERVER_CPU),
+            FloorWs => Server::new("floor (WebSocket)", "bench/bin/floor_ws PORT", SERVER_CPU),
             H2o => Server::new("h2o", "h2o -c DIR/h2o.conf", SERVER_CPU),
             H2oTls => Server::new("h2o-tls", "h2o -c DIR/h2o-tls.conf", SERVER_CPU),
             NginxTls => Server::new("nginx-tls", "nginx -e stderr -p DIR -c DIR/nginx-tls.conf", SERVER_CPU),
