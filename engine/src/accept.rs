@@ -51,6 +51,13 @@ impl Shared {
         Admission::Taken
     }
 
+    /// Counts a connection that a task of ours has opened. Returns false if there are too many connections.
+    pub(super) fn admit_opened(&self) -> bool {
+        let has_room = self.has_room();
+        self.counters.connections.fetch_add(usize::from(has_room), Ordering::Relaxed);
+        has_room
+    }
+
     /// Counts a connection for the peer that the PROXY header names, and no longer for the proxy. Returns false and
     /// changes neither count if that peer has too many connections.
     pub(super) fn admit_for(&self, proxy: Peer, peer: Peer) -> bool {

@@ -239,6 +239,11 @@ impl<S: Service> Thread<S> {
         self.worker.context.fire_timers();
         self.worker.context.inbox.take_remote(&mut self.tasks);
         self.worker.context.inbox.take_local(&mut self.tasks);
+        // A thread serves one connection, and has no driver that could open another.
+        for attempt in self.worker.context.take_connects() {
+            attempt.borrow_mut().end(Err(std::io::ErrorKind::Unsupported.into()));
+        }
+        self.worker.context.take_cancelled();
         for task in std::mem::take(&mut self.tasks) {
             match TaskKind::of(task) {
                 TaskKind::Connection { .. } => self.connection.woken(&mut self.worker, &mut self.head, &mut self.queue),
@@ -253,7 +258,7 @@ impl<S: Service> Thread<S> {
     }
 
     fn patience(&self) -> Option<Duration> {
-        if self.worker.context.inbox.has_local() {
+        if self.worker.context.inbox.has_local() || self.worker.context.has_connects() {
             return Some(Duration::ZERO);
         }
         let due = self.worker.deadlines.next().into_iter().chain(self.worker.context.next_timer()).min();

@@ -1,5 +1,6 @@
 //! The context of a worker's thread for tasks and handlers: clock, timers, spawned tasks.
 
+use super::connect::Attempt;
 use super::pool::Asked;
 use super::shared::Shared;
 use crate::quiet;
@@ -25,6 +26,10 @@ pub(crate) struct Context {
     shared: Arc<Shared>,
     timers: RefCell<BTreeMap<TimerKey, Waker>>,
     tasks: RefCell<Tasks>,
+    /// The attempts to connect that the worker has not begun.
+    connects: RefCell<Vec<Rc<RefCell<Attempt>>>>,
+    /// True if a task may have cancelled an attempt.
+    has_cancelled: Cell<bool>,
 }
 
 /// A timer: its moment, and a number that distinguishes it from other timers of the same moment.
@@ -131,6 +136,8 @@ impl Context {
             shared,
             timers: RefCell::default(),
             tasks: RefCell::default(),
+            connects: RefCell::default(),
+            has_cancelled: Cell::default(),
         })
     }
 
@@ -197,6 +204,21 @@ impl Context {
         self.inbox.waker(number).wake();
     }
 
+    /// Takes the attempts to connect that the worker has not begun.
+    pub(crate) fn take_connects(&self) -> Vec<Rc<RefCell<Attempt>>> {
+        std::mem::take(&mut *self.connects.borrow_mut())
+    }
+
+    /// Returns true if a task may have cancelled an attempt to connect since the last call.
+    pub(crate) fn take_cancelled(&self) -> bool {
+        self.has_cancelled.take()
+    }
+
+    /// Returns true if the worker must begin or cancel an attempt to connect.
+    pub(crate) fn has_connects(&self) -> bool {
+        self.has_cancelled.get() || !self.connects.borrow().is_empty()
+    }
+
     /// Polls a spawned task. A panic ends the task and is logged.
     pub(crate) fn poll(&self, index: u32, generation: u32) {
         let taken = match self.tasks.borrow_mut().slots.get_mut(index as usize) {
@@ -254,6 +276,18 @@ impl Drop for Entered {
 fn with<T>(use_it: impl FnOnce(&Context) -> T) -> T {
     let context = CURRENT.with_borrow(Clone::clone);
     use_it(&context.expect("no Highwire worker runs on this thread; call this function in a handler or a spawned task"))
+}
+
+/// Asks the worker to connect.
+pub(crate) fn ask_to_connect(attempt: Rc<RefCell<Attempt>>) {
+    with(|context| context.connects.borrow_mut().push(attempt));
+}
+
+/// Records that an attempt to connect may have been cancelled. Does nothing if no worker runs on this thread.
+pub(crate) fn note_cancelled() {
+    if let Ok(Some(context)) = CURRENT.try_with(|current| current.borrow().clone()) {
+        context.has_cancelled.set(true);
+    }
 }
 
 /// Returns the time by the worker's clock.

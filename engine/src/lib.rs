@@ -28,6 +28,7 @@
 pub mod body;
 #[cfg(feature = "call")]
 pub mod call;
+pub mod connect;
 pub mod context;
 pub mod file_part;
 pub mod quiet;

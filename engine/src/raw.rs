@@ -185,6 +185,13 @@ impl Raw {
         self.end == Some(Ended::Broken)
     }
 
+    /// Takes the first bytes that were written.
+    pub(crate) fn take_written(&mut self) -> Option<Bytes> {
+        let bytes = self.outgoing.pop_front()?;
+        self.outgoing_held -= bytes.len() + PART_BYTES;
+        Some(bytes)
+    }
+
     /// Returns true if no more bytes will be written.
     pub(crate) fn is_written(&self) -> bool {
         self.writer_gone

@@ -28,10 +28,13 @@ use self::out::Out;
 use self::phase::Phase;
 use self::transport::Transport;
 use crate::exchange::{Exchange, Intake, Tunnel};
+use crate::raw::{Raw, RawStream};
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_io::{Op, Peer, Queue, SocketId};
 use highwire_proto::{Head, Role, h1};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// The number of unread bytes at which a connection stops receiving, at the latest. Unread bytes collect, for example,
 /// while the connection waits for a handler or for the peer to take answers.
@@ -68,6 +71,19 @@ impl Connection {
             body_refused: false,
             http2: None,
         }
+    }
+
+    /// Creates a connection that a task of ours has opened, and returns its raw stream for the task.
+    pub(crate) fn opened(id: SocketId, worker: &mut WorkerContext<impl Service>) -> (Connection, RawStream) {
+        let mut connection = Connection::new(id, Peer::Local, false, worker);
+        let raw = Raw::new(worker.context.inbox.waker(connection.transport.task().number()));
+        let raw = Rc::new(RefCell::new(raw));
+        connection.http = h1::Connection::switched(Role::Server);
+        let mut exchange = Exchange::boxed();
+        exchange.attach_tunnel(raw.clone());
+        connection.exchange = Some(exchange);
+        connection.wait_for(Phase::Tunnel, worker);
+        (connection, RawStream::new(raw))
     }
 
     /// Calls `act` with an [`Out`] that holds the connection's TLS session, if it has one. Then cuts the connection if

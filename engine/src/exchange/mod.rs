@@ -246,6 +246,13 @@ impl Exchange {
         Ok(raw)
     }
 
+    /// Makes both messages those of a tunnel whose bytes another task moves.
+    pub(super) fn attach_tunnel(&mut self, raw: Rc<RefCell<Raw>>) {
+        self.tunnel = Some(Tunnel::attached(raw));
+        self.incoming.switch();
+        self.outgoing.switch();
+    }
+
     /// Starts a tunnel that replaces both messages.
     pub(super) fn start_tunnel(&mut self, raw: Raw, switch: Switch, is_draining: bool) -> Result<(), Abort> {
         self.tunnel = Some(Tunnel::start(Rc::new(RefCell::new(raw)), switch, is_draining)?);

@@ -12,13 +12,19 @@ use std::task::{Context, Poll, Waker};
 /// Another protocol on an HTTP/1 connection or on a stream of HTTP/2.
 pub(crate) struct Tunnel {
     pub(crate) raw: Rc<RefCell<Raw>>,
-    /// The protocol's task; `None` before the handler accepts a CONNECT, and after the task has finished or panicked.
+    /// The protocol's task; `None` before the handler accepts a CONNECT, after the task has finished or panicked, and if
+    /// we have opened the connection.
     task: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
 impl Tunnel {
     /// Returns a tunnel that keeps the peer's bytes until the handler accepts the protocol.
     pub(super) fn proposed(raw: Rc<RefCell<Raw>>) -> Tunnel {
+        Tunnel { raw, task: None }
+    }
+
+    /// Returns a tunnel whose stream belongs to a task that does not run as a part of the connection.
+    pub(super) fn attached(raw: Rc<RefCell<Raw>>) -> Tunnel {
         Tunnel { raw, task: None }
     }
 

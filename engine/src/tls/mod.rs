@@ -31,6 +31,7 @@ mod resolve;
 mod session;
 mod side;
 mod tickets;
+mod tunnel;
 
 pub use config::{ClientAuth, TICKETS_SENT, TICKETS_SENT_MAX, TlsConfig, Versions};
 pub use development::SELF_SIGNED_DAYS;
@@ -38,10 +39,12 @@ pub use error::{LoadError, LoadFault, TlsError};
 pub use load::{CertificateInfo, OCSP_BYTES};
 pub use pem::FILE_BYTES;
 pub use reload::{Looked, Reload};
-pub use rustls::ServerConfig;
+pub use rustls::pki_types::ServerName;
+pub use rustls::{ClientConfig, ServerConfig};
 pub use session::{ClientCertificate, HANDSHAKE_BYTES, Progress, RECORD_BYTES, Session, Version};
 pub use side::{Client, Server, Side};
 pub use tickets::{TICKET_FILE_KEYS, TICKET_KEYS_KEPT, TICKET_LIFETIME, TICKET_ROTATION, Tickets};
+pub use tunnel::connect;
 
 /// The protocol that a connection's first byte indicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

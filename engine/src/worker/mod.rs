@@ -27,6 +27,7 @@ use crate::shared::Shared;
 use crate::stats::Stats;
 use highwire_io::wake::TaskInbox;
 use highwire_io::{Driver, Instant, Listener, Queue, Sink, Waitable};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -94,6 +95,8 @@ impl<D: Driver, S: Service> Worker<D, S> {
             connections: Vec::new(),
             count: 0,
             calls,
+            attempts: HashMap::new(),
+            last_attempt: 0,
             head: Default::default(),
             listeners,
             listener_setups,
@@ -224,6 +227,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
         self.state.shake_hands(&mut self.queue);
         self.state.go_on(&mut self.queue);
         let mut more = self.state.run_tasks(&mut self.queue) || self.state.cx.has_unfinished();
+        self.state.begin_connects(&mut self.queue);
         // The tasks may have finished the last request that a shutdown waited for. No completion would then end the
         // driver's wait.
         more |= self.state.is_deserted();

@@ -4,6 +4,7 @@
 use super::NANOSECONDS;
 use crate::accept::{Admission, CONNECTION_BYTES};
 use crate::calls::Calls;
+use crate::connect::Attempt;
 use crate::connection::Connection;
 use crate::context::TaskKind;
 use crate::listen::ListenerSetup;
@@ -13,7 +14,11 @@ use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_io::{Completion, Instant, ListenerId, Op, Peer, Queue, Sink, SocketId};
 use highwire_proto::Head;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -39,6 +44,9 @@ pub(super) struct WorkerState<S> {
     pub(super) connections: Vec<Option<Connection>>,
     pub(super) count: usize,
     pub(super) calls: Calls,
+    /// The attempts to connect that are in progress, by their tokens.
+    pub(super) attempts: HashMap<u64, Rc<RefCell<Attempt>>>,
+    pub(super) last_attempt: u64,
     pub(super) head: Head,
     pub(super) listeners: Vec<ListenerId>,
     /// The setup of each listener, by the listener's number; empty if the connections of all listeners begin with plain
@@ -75,6 +83,7 @@ impl<S: Service> WorkerState<S> {
             || !self.tasks.is_empty()
             || self.cx.has_unfinished()
             || self.cx.context.inbox.has_local()
+            || self.cx.context.has_connects()
     }
 
     /// Returns true if there are no connections and no requests of this process.
@@ -232,13 +241,7 @@ impl<S: Service> WorkerState<S> {
             self.cx.deadlines.clear(socket.index);
             return queue.push(Op::Abort { socket });
         }
-        let index = socket.index as usize;
-        if index >= self.connections.len() {
-            self.connections.resize_with(index + 1, || None);
-        }
-        self.connections[index] = Some(connection);
-        self.count += 1;
-        self.remote.connections.store(self.count as u32, Ordering::Relaxed);
+        self.keep(connection);
         if !self.cx.shared.config().http1 && !has_tls && !proxied {
             self.with(socket, queue, |connection, worker, _, queue| connection.speak_http2(worker, queue));
         }
@@ -248,6 +251,60 @@ impl<S: Service> WorkerState<S> {
         if !self.cx.shared.has_room() {
             self.pause_accept(queue);
         }
+    }
+
+    fn keep(&mut self, connection: Connection) {
+        let index = connection.id().index as usize;
+        if index >= self.connections.len() {
+            self.connections.resize_with(index + 1, || None);
+        }
+        self.connections[index] = Some(connection);
+        self.count += 1;
+        self.remote.connections.store(self.count as u32, Ordering::Relaxed);
+    }
+
+    /// Begins the attempts to connect that tasks have asked for, and cancels those that nobody waits for any more.
+    pub(super) fn begin_connects(&mut self, queue: &mut Queue) {
+        if !self.cx.context.has_connects() {
+            return;
+        }
+        for attempt in self.cx.context.take_connects() {
+            let Some(address) = attempt.borrow_mut().address.take() else { continue };
+            if !self.cx.shared.has_room() {
+                attempt.borrow_mut().end(Err(io::ErrorKind::QuotaExceeded.into()));
+                continue;
+            }
+            self.last_attempt += 1;
+            queue.push(Op::Connect { token: self.last_attempt, address });
+            self.attempts.insert(self.last_attempt, attempt);
+        }
+        if self.cx.context.take_cancelled() {
+            self.attempts.retain(|&token, attempt| {
+                let is_cancelled = attempt.borrow().is_cancelled;
+                if is_cancelled {
+                    queue.push(Op::CancelConnect { token });
+                }
+                !is_cancelled
+            });
+        }
+    }
+
+    fn connection_opened(&mut self, token: u64, socket: SocketId, queue: &mut Queue) {
+        let Some(attempt) = self.attempts.remove(&token) else { return queue.push(Op::Abort { socket }) };
+        let has_memory = self.cx.share.take(CONNECTION_BYTES);
+        if !has_memory || !self.cx.shared.admit_opened() {
+            if has_memory {
+                self.cx.share.give(CONNECTION_BYTES);
+            }
+            queue.push(Op::Abort { socket });
+            return attempt.borrow_mut().end(Err(io::ErrorKind::QuotaExceeded.into()));
+        }
+        let (connection, stream) = Connection::opened(socket, &mut self.cx);
+        self.keep(connection);
+        if self.cx.draining {
+            self.with(socket, queue, |connection, worker, _, queue| connection.drain(worker, queue));
+        }
+        attempt.borrow_mut().end(Ok(stream));
     }
 
     /// Records a listener that the driver has reported. A driver may have listeners that the worker did not open, as
@@ -385,8 +442,12 @@ impl<S: Service> Sink for WorkerState<S> {
                 self.pause_accept(queue);
             }
             Completion::Woken => (self.woken, self.handed) = (true, true),
-            // Workers open no connections.
-            Completion::Connected { .. } | Completion::ConnectFailed { .. } => {}
+            Completion::Connected { token, socket } => self.connection_opened(token, socket, queue),
+            Completion::ConnectFailed { token, error } => {
+                if let Some(attempt) = self.attempts.remove(&token) {
+                    attempt.borrow_mut().end(Err(error));
+                }
+            }
         }
     }
 }

@@ -168,6 +168,17 @@ impl Codec {
         }
     }
 
+    pub(super) fn client(settings: &Deflate, agreement: Agreement, message_bytes: u64) -> Codec {
+        let agreed = agreement.parameters;
+        Codec {
+            sends_takeover: agreed.client_takeover,
+            receives_takeover: agreed.server_takeover,
+            sent_window_bits: agreed.client_window_bits,
+            received_window_bits: agreed.server_window_bits.max(WINDOW_BITS_TO_SEND),
+            ..Codec::server(settings, agreement, message_bytes)
+        }
+    }
+
     /// Returns true if a message of this length can be sent as one that was deflated for all connections.
     pub(super) fn takes_shared(&self, length: usize) -> bool {
         !self.sends_takeover && self.sent_window_bits == WINDOW_BITS_MOST && length >= self.threshold

@@ -19,6 +19,7 @@
 //! # let _ = app;
 //! ```
 
+mod client;
 mod deflate;
 pub(crate) mod frame;
 mod handler;
@@ -27,6 +28,7 @@ mod receiver;
 mod socket;
 mod upgrade;
 
+pub use client::{Connect, ConnectError, connect};
 pub use deflate::Deflate;
 pub use handler::WebSocketHandler;
 pub use highwire_proto::ws::code;

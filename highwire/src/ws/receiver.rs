@@ -71,12 +71,17 @@ struct Receiving {
 }
 
 impl WebSocketReceiver {
-    pub(super) fn new(reader: RawReader, core: Rc<RefCell<Core>>, settings: &Settings) -> WebSocketReceiver {
+    pub(super) fn new(
+        reader: RawReader,
+        core: Rc<RefCell<Core>>,
+        settings: &Settings,
+        window: BytesMut,
+    ) -> WebSocketReceiver {
         let receiving = Receiving {
             reader,
             core,
-            window: BytesMut::new(),
-            window_held: 0,
+            window_held: window.capacity(),
+            window,
             message: Vec::new(),
             kept: 0,
             streak: (0, 0),

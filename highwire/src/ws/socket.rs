@@ -5,9 +5,9 @@ use super::message::{CloseFrame, Error, Failure, Message, Part};
 use super::receiver::WebSocketReceiver;
 use super::upgrade::Settings;
 use crate::topics::{PublishedMessage, Sink, Start, SubscribeError, Subscription, Topics};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use highwire_engine::context;
-use highwire_engine::raw::{Ended, RawStream, RawWriter};
+use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter};
 use highwire_io::Instant;
 use highwire_proto::ws::state::State;
 use highwire_proto::ws::{Connection, Kind, Misuse, code, header_bytes};
@@ -73,13 +73,25 @@ impl WebSocket {
         settings: &Settings,
     ) -> WebSocket {
         let (reader, writer) = stream.split();
+        WebSocket::of_halves(reader, writer, connection, codec, settings, BytesMut::new())
+    }
+
+    /// Creates a connection whose first bytes, `window`, were received already.
+    pub(super) fn of_halves(
+        reader: RawReader,
+        writer: RawWriter,
+        connection: Connection,
+        codec: Option<Codec>,
+        settings: &Settings,
+        window: BytesMut,
+    ) -> WebSocket {
         let subprotocol = settings.subprotocol.as_deref().map(Box::from);
         let (pong, close_due, receiver) = (None, None, None);
         let codec = codec.map(Box::new);
         let (subscriptions, is_behind) = (None, false);
         let core = Core { connection, codec, writer, pong, close_due, receiver, subprotocol, subscriptions, is_behind };
         let core = Rc::new(RefCell::new(core));
-        let receiver = WebSocketReceiver::new(reader, core.clone(), settings);
+        let receiver = WebSocketReceiver::new(reader, core.clone(), settings, window);
         WebSocket { sender: WebSocketSender { core }, receiver }
     }
 

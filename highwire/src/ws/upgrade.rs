@@ -13,7 +13,7 @@ use std::future::Future;
 use std::time::Duration;
 
 /// The time after which a silent peer gets a Ping frame, unless the handler sets another.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
+pub(super) const PING_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The settings of a connection.
 #[derive(Clone, Debug)]

@@ -85,8 +85,8 @@ pub(super) enum Engine {
 
 use Engine::{Readiness, Uring};
 use Entrant::{
-    Axum, FloorEpoll, FloorEpollOnce, FloorUring, FloorWs, H2o, H2oTls, Highwire, HighwireFiles, HighwireTls, NginxFiles,
-    NginxTls, Ntex,
+    Axum, FloorEpoll, FloorEpollOnce, FloorUring, FloorWs, H2o, H2oTls, Highwire, HighwireFiles, HighwireTls,
+    NginxFiles, NginxTls, Ntex,
 };
 
 const URING: &[Entrant] = &[FloorUring, Highwire(Uring)];

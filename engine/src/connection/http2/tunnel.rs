@@ -5,7 +5,7 @@
 
 use super::H2;
 use super::streams::{Active, Http2};
-use crate::body::{BodyStream, PART_BYTES};
+use crate::body::BodyStream;
 use crate::connection::out::Out;
 use crate::connection::transport::Transport;
 use crate::deadline::TICKS_A_SECOND;
@@ -34,8 +34,7 @@ impl Stream for Written {
     type Item = Result<Bytes, Infallible>;
     fn poll_next(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
         let mut raw = self.raw.borrow_mut();
-        if let Some(bytes) = raw.outgoing.pop_front() {
-            raw.outgoing_held -= bytes.len() + PART_BYTES;
+        if let Some(bytes) = raw.take_written() {
             raw.wake_writer();
             return Poll::Ready(Some(Ok(bytes)));
         }

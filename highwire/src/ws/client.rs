@@ -1,0 +1,407 @@
+//! The client's side of the opening handshake, over HTTP/1.1 (RFC 6455 section 4.1).
+
+use super::WebSocket;
+use super::deflate::{Codec, Deflate};
+use super::upgrade::Settings;
+use crate::{HeaderName, HeaderValue, StatusCode};
+use bytes::BytesMut;
+use highwire_engine::connect;
+use highwire_engine::raw::{RawReader, RawStream, RawWriter};
+use highwire_engine::time::sleep;
+use highwire_io::resolve::{Resolve, SystemResolver};
+use highwire_io::{Address, random};
+use highwire_proto::ws::deflate::{Agreement, extensions, offer};
+use highwire_proto::ws::{Bounds, Connection, handshake};
+use highwire_proto::{Event, Head, Length, Limits, Role, h1};
+use http::Uri;
+use std::cell::Cell;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// The time limit to look up the name, connect, and shake hands, unless another is set.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// The most bytes of the server's response that are read.
+const RESPONSE_BYTES: usize = 64 * 1024;
+
+/// The most addresses of a name that are tried, one after the other.
+const ADDRESSES: usize = 8;
+
+/// Connects to a WebSocket with the default settings. See [`Connect`].
+///
+/// # Errors
+/// As [`Connect::connect`].
+///
+/// # Panics
+/// Panics if no worker runs on this thread.
+pub async fn connect(url: &str) -> Result<WebSocket, ConnectError> {
+    Connect::new(url)?.connect().await
+}
+
+/// A builder of a connection to a WebSocket. The connection belongs to the worker whose task opens it, as those that it
+/// accepts do.
+///
+/// ```
+/// use highwire::App;
+/// use highwire::ws::{Connect, Message};
+///
+/// let app = App::new().get("/relay", async || {
+///     let mut socket = match Connect::new("ws://127.0.0.1:8080/echo")?.protocols(["echo.v1"]).connect().await {
+///         Ok(socket) => socket,
+///         Err(error) => return Err(error),
+///     };
+///     let _ = socket.send("hello").await;
+///     match socket.recv().await {
+///         Some(Ok(Message::Text(text))) => Ok(text.to_string()),
+///         _ => Ok("no answer".to_string()),
+///     }
+/// });
+/// # let _ = app;
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Connect {
+    url: Uri,
+    is_secure: bool,
+    fields: Vec<(HeaderName, HeaderValue)>,
+    protocols: Vec<String>,
+    deflate: Option<Deflate>,
+    timeout: Duration,
+    bounds: Bounds,
+    ping_interval: Option<Duration>,
+    #[cfg(feature = "tls")]
+    tls: Option<Arc<rustls::ClientConfig>>,
+}
+
+impl fmt::Debug for Connect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connect").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl Connect {
+    /// Creates a builder for a URL such as `ws://example.com/chat?room=1` or `wss://example.com`.
+    ///
+    /// # Errors
+    /// Returns [`ConnectError::Url`] if the URL is invalid or has another scheme.
+    pub fn new(url: &str) -> Result<Connect, ConnectError> {
+        let url: Uri = url.parse().map_err(|_| ConnectError::Url)?;
+        let is_secure = match url.scheme_str() {
+            Some("ws") => false,
+            Some("wss") => true,
+            _ => return Err(ConnectError::Url),
+        };
+        if url.host().is_none_or(str::is_empty) || url.authority().is_some_and(|host| host.as_str().contains('@')) {
+            return Err(ConnectError::Url);
+        }
+        Ok(Connect {
+            url,
+            is_secure,
+            fields: Vec::new(),
+            protocols: Vec::new(),
+            deflate: None,
+            timeout: HANDSHAKE,
+            bounds: Bounds::default(),
+            ping_interval: Some(super::upgrade::PING_INTERVAL),
+            #[cfg(feature = "tls")]
+            tls: None,
+        })
+    }
+
+    /// Adds a header field to the request, such as `Authorization` or `Origin`.
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Connect {
+        self.fields.push((name, value));
+        self
+    }
+
+    /// Proposes subprotocols, in the order of preference. [`WebSocket::protocol`] returns the one that the server has
+    /// selected, if any.
+    pub fn protocols<P: Into<String>>(mut self, protocols: impl IntoIterator<Item = P>) -> Connect {
+        self.protocols = protocols.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Offers permessage-deflate. [`Deflate::client_context_takeover`] and
+    /// [`client_max_window_bits`](Deflate::client_max_window_bits) are about our messages here.
+    pub fn deflate(mut self, settings: Deflate) -> Connect {
+        self.deflate = Some(settings);
+        self
+    }
+
+    /// Sets the time limit for the lookup of the name, the connection and the handshakes; the default is 30 seconds.
+    pub fn timeout(mut self, timeout: Duration) -> Connect {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets the most bytes of a received message. The default is 1 MiB. A longer message ends the connection with the
+    /// code 1009.
+    pub fn max_message_size(mut self, bytes: u64) -> Connect {
+        self.bounds.message_bytes = bytes;
+        self
+    }
+
+    /// Sets the time after which a silent server gets a Ping frame, as
+    /// [`WebSocketUpgrade::ping_interval`](super::WebSocketUpgrade::ping_interval) does.
+    pub fn ping_interval(mut self, interval: impl Into<Option<Duration>>) -> Connect {
+        self.ping_interval = interval.into();
+        self
+    }
+
+    /// Sets the TLS configuration for `wss:`, which decides whose certificates are trusted. There is no default yet.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, config: Arc<rustls::ClientConfig>) -> Connect {
+        self.tls = Some(config);
+        self
+    }
+
+    /// Connects and shakes hands.
+    ///
+    /// # Errors
+    /// Returns an error that says which step has failed.
+    ///
+    /// # Panics
+    /// Panics if no worker runs on this thread.
+    pub async fn connect(self) -> Result<WebSocket, ConnectError> {
+        let mut deadline = pin!(sleep(self.timeout));
+        let mut attempt = pin!(self.attempt());
+        poll_fn(|cx| match attempt.as_mut().poll(cx) {
+            Poll::Pending => deadline.as_mut().poll(cx).map(|()| Err(ConnectError::TimedOut)),
+            done => done,
+        })
+        .await
+    }
+
+    async fn attempt(&self) -> Result<WebSocket, ConnectError> {
+        let (host, port) = (self.host(), self.url.port_u16().unwrap_or(if self.is_secure { 443 } else { 80 }));
+        let stream = open(host.trim_start_matches('[').trim_end_matches(']'), port).await?;
+        let stream = if self.is_secure { self.secure(stream).await? } else { stream };
+        self.shake_hands(stream).await
+    }
+
+    fn host(&self) -> &str {
+        self.url.host().unwrap_or_default()
+    }
+
+    #[cfg(feature = "tls")]
+    async fn secure(&self, stream: RawStream) -> Result<RawStream, ConnectError> {
+        let config = self.tls.clone().ok_or(ConnectError::NoTls)?;
+        let name = self.host().trim_start_matches('[').trim_end_matches(']').to_string();
+        let name = rustls::pki_types::ServerName::try_from(name).map_err(|_| ConnectError::Url)?;
+        highwire_engine::tls::connect(stream, config, name).await.map_err(|error| ConnectError::Tls(error.to_string()))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    async fn secure(&self, _: RawStream) -> Result<RawStream, ConnectError> {
+        Err(ConnectError::NoTls)
+    }
+
+    async fn shake_hands(&self, stream: RawStream) -> Result<WebSocket, ConnectError> {
+        let (mut reader, mut writer) = stream.split();
+        let key = handshake::key(random_key());
+        let mut http = h1::Connection::new(Role::Client);
+        self.send_request(&mut http, &key, &mut writer)?;
+        let (head, window, consumed) = response(&mut http, &mut reader).await?;
+        let of = |name: &[u8]| head.named(&window, name).collect::<Vec<_>>();
+        if head.status != 101 {
+            return Err(ConnectError::Status(StatusCode::from_u16(head.status).unwrap_or_default()));
+        }
+        let is_websocket = matches!(&of(b"upgrade")[..], [value] if value.eq_ignore_ascii_case(b"websocket"));
+        let is_accepted = handshake::accept(&key).is_some_and(|accept| of(b"sec-websocket-accept") == [&accept[..]]);
+        if !is_websocket || !is_accepted {
+            return Err(ConnectError::Handshake("the server has not accepted the key"));
+        }
+        let subprotocol = match &of(b"sec-websocket-protocol")[..] {
+            [] => None,
+            [name] => self.protocols.iter().find(|proposed| proposed.as_bytes() == *name).cloned(),
+            _ => return Err(ConnectError::Handshake("the server has selected several subprotocols")),
+        };
+        if subprotocol.is_none() && !of(b"sec-websocket-protocol").is_empty() {
+            return Err(ConnectError::Handshake("the server has selected a subprotocol that was not proposed"));
+        }
+        let agreed = self.agreement(&of(b"sec-websocket-extensions").join(&b','))?;
+        let settings = Settings { bounds: self.bounds, ping_interval: self.ping_interval, subprotocol };
+        let codec = agreed.map(|(deflate, agreed)| Codec::client(&deflate, agreed, self.bounds.message_bytes));
+        let connection = Connection::client(self.bounds, codec.is_some(), mask);
+        let rest = BytesMut::from(&window[consumed..]);
+        Ok(WebSocket::of_halves(reader, writer, connection, codec, &settings, rest))
+    }
+
+    fn send_request(&self, http: &mut h1::Connection, key: &[u8], writer: &mut RawWriter) -> Result<(), ConnectError> {
+        let target = self.url.path_and_query().map_or("/", |target| target.as_str());
+        let authority = self.url.authority().map_or("", |authority| authority.as_str());
+        let request = h1::Request { method: "GET", target, length: Length::Empty, keep_alive: true, upgrade: true };
+        let mut out = Vec::new();
+        let sent = http.send_request(request, &mut out, |fields| {
+            fields.field(b"Host", authority.as_bytes());
+            fields.field(b"Upgrade", b"websocket");
+            fields.field(b"Sec-WebSocket-Version", handshake::VERSION.as_bytes());
+            fields.field(b"Sec-WebSocket-Key", key);
+            if !self.protocols.is_empty() {
+                fields.field(b"Sec-WebSocket-Protocol", self.protocols.join(", ").as_bytes());
+            }
+            if let Some(deflate) = &self.deflate {
+                fields.field(b"Sec-WebSocket-Extensions", offer(deflate.wishes).as_bytes());
+            }
+            self.fields.iter().for_each(|(name, value)| fields.field(name.as_str().as_bytes(), value.as_bytes()));
+        });
+        sent.and_then(|()| http.send_end(&mut out, |_| {}))
+            .map_err(|_| ConnectError::Handshake("a header field of the request is invalid"))?;
+        writer.queue(out.into()).map_err(|_| ConnectError::Handshake(ENDED))
+    }
+
+    fn agreement(&self, answer: &[u8]) -> Result<Option<(Deflate, Agreement)>, ConnectError> {
+        const WRONG: ConnectError =
+            ConnectError::Handshake("the server has accepted an extension that was not offered");
+        if answer.is_empty() {
+            return Ok(None);
+        }
+        let deflate = self.deflate.ok_or(WRONG)?;
+        let mut answers = extensions(answer, false);
+        match (answers.next().and_then(|answer| answer.agreed(deflate.wishes)), answers.next()) {
+            (Some(agreed), None) if !answer.contains(&b',') => Ok(Some((deflate, agreed))),
+            _ => Err(WRONG),
+        }
+    }
+}
+
+const ENDED: &str = "the server has ended the connection during the handshake";
+
+/// Reads the head of the response. Returns it with the received bytes and the number of those that it takes.
+async fn response(http: &mut h1::Connection, reader: &mut RawReader) -> Result<(Head, Vec<u8>, usize), ConnectError> {
+    let (mut head, mut window) = (Head::default(), Vec::new());
+    loop {
+        let received = http
+            .receive(&window, &mut head, &Limits::default())
+            .map_err(|_| ConnectError::Handshake("the server's response is not HTTP/1.1"))?;
+        let consumed = received.consumed;
+        match received.event {
+            Event::Head(_) => return Ok((head, window, consumed)),
+            Event::Interim => drop(window.drain(..consumed)),
+            _ => {
+                window.drain(..consumed);
+                if window.len() > RESPONSE_BYTES {
+                    return Err(ConnectError::Handshake("the server's response is too large"));
+                }
+                match reader.read().await {
+                    Ok(Some(bytes)) => window.extend_from_slice(&bytes),
+                    _ => return Err(ConnectError::Handshake(ENDED)),
+                }
+            }
+        }
+    }
+}
+
+/// Connects to the first address of a host that answers.
+async fn open(host: &str, port: u16) -> Result<RawStream, ConnectError> {
+    let addresses = look_up(host, port).await.map_err(ConnectError::Resolve)?;
+    let mut last = io::ErrorKind::NotFound.into();
+    for address in addresses.into_iter().take(ADDRESSES) {
+        match connect::connect(Address::Tcp(address)).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(ConnectError::Connect(last))
+}
+
+/// The result of a lookup, which arrives on another thread.
+#[derive(Default)]
+struct Found {
+    answer: Option<io::Result<Vec<SocketAddr>>>,
+    waker: Option<Waker>,
+}
+
+async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    static RESOLVER: OnceLock<SystemResolver> = OnceLock::new();
+    if let Ok(ip) = host.parse() {
+        return Ok(vec![SocketAddr::new(ip, port)]);
+    }
+    let found = Arc::new(Mutex::new(Found::default()));
+    let its = found.clone();
+    let answer = move |answer| {
+        let mut found = its.lock().unwrap_or_else(PoisonError::into_inner);
+        found.answer = Some(answer);
+        found.waker.take().into_iter().for_each(Waker::wake);
+    };
+    RESOLVER.get_or_init(SystemResolver::new).resolve(host, port, Box::new(answer));
+    poll_fn(|cx| {
+        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        match found.answer.take() {
+            Some(answer) => Poll::Ready(answer),
+            None => {
+                found.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+fn random_key() -> [u8; 16] {
+    (u128::from(random::system()) << 64 | u128::from(random::system())).to_be_bytes()
+}
+
+/// Returns the key of a frame. One number from the system's generator makes two keys.
+fn mask() -> [u8; 4] {
+    thread_local! {
+        static SPARE: Cell<Option<[u8; 4]>> = const { Cell::new(None) };
+    }
+    SPARE.take().unwrap_or_else(|| {
+        let [one, two, three, four, rest @ ..] = random::system().to_be_bytes();
+        SPARE.set(Some(rest));
+        [one, two, three, four]
+    })
+}
+
+/// The reason why a WebSocket could not be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The URL is invalid, or is neither `ws:` nor `wss:`.
+    Url,
+    /// The addresses of the host could not be looked up.
+    Resolve(io::Error),
+    /// No address of the host could be connected to.
+    Connect(io::Error),
+    /// The URL is `wss:`, but there is no TLS configuration, or the feature `tls` is off.
+    NoTls,
+    /// The TLS handshake has failed.
+    Tls(String),
+    /// The server has responded with another status than 101.
+    Status(StatusCode),
+    /// The server's handshake is wrong.
+    Handshake(&'static str),
+    /// The time limit has passed.
+    TimedOut,
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConnectError::Url => f.write_str("the URL is not a valid ws: or wss: URL"),
+            ConnectError::Resolve(error) => write!(f, "the host cannot be looked up: {error}"),
+            ConnectError::Connect(error) => write!(f, "the server cannot be reached: {error}"),
+            ConnectError::NoTls => f.write_str("a wss: URL needs a TLS configuration and the feature `tls`"),
+            ConnectError::Tls(error) => write!(f, "the TLS handshake has failed: {error}"),
+            ConnectError::Status(status) => write!(f, "the server has responded with {status} and not with 101"),
+            ConnectError::Handshake(reason) => f.write_str(reason),
+            ConnectError::TimedOut => f.write_str("the time limit has passed"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ConnectError::Resolve(error) | ConnectError::Connect(error) => Some(error),
+            _ => None,
+        }
+    }
+}

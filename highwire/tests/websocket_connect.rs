@@ -1,0 +1,189 @@
+//! Tests the WebSocket client on the engines that can open connections: against tungstenite, against our own server with and without compression
+//! and TLS, and against servers that refuse, lie, stall and vanish.
+#![expect(clippy::unwrap_used, reason = "in a test, a panic shows the failed step")]
+
+use highwire::server::{Engine, Handle};
+use highwire::tls::TlsConfig;
+use highwire::ws::{Connect, ConnectError, Deflate, Message, WebSocket, WebSocketUpgrade};
+use highwire::{App, Query};
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+const ENGINES: [Engine; 2] = [Engine::Uring, Engine::Readiness];
+
+async fn echo(mut socket: WebSocket) {
+    while let Some(Ok(message)) = socket.recv().await {
+        if let Message::Text(_) | Message::Binary(_) = message
+            && socket.send(message).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// Trusts a certificate of any name.
+fn client_config() -> Arc<rustls::ClientConfig> {
+    let schemes = [rustls::SignatureScheme::ECDSA_NISTP256_SHA256];
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    let verifier = testkit::tls::AcceptAny::new(&schemes);
+    Arc::new(testkit::tls::client_config(provider, rustls::DEFAULT_VERSIONS, verifier))
+}
+
+/// Connects to a URL and sends messages of several sizes, which must come back. Returns a description of the result.
+async fn visit(url: String) -> String {
+    let takeover = url.contains("takeover");
+    let deflate = Deflate::new().client_context_takeover(takeover).server_context_takeover(takeover);
+    let connect = match Connect::new(&url) {
+        Ok(connect) => connect.timeout(Duration::from_secs(3)).tls(client_config()).protocols(["a", "b"]),
+        Err(error) => return error.to_string(),
+    };
+    let connect = if url.contains("deflate") { connect.deflate(deflate) } else { connect };
+    let mut socket = match connect.connect().await {
+        Ok(socket) => socket,
+        Err(ConnectError::Connect(_)) => return "refused".into(),
+        Err(error) => return error.to_string(),
+    };
+    let protocol = socket.protocol().unwrap_or_default();
+    for length in [0, 1, 125, 126, 5000, 65_535, 65_536, 500_000] {
+        let text: String = "aé€😀".chars().cycle().take(length / 3).collect();
+        for message in [Message::text(text), Message::binary(vec![7; length])] {
+            if let Err(error) = socket.send(message.clone()).await {
+                return error.to_string();
+            }
+            match socket.recv().await {
+                Some(Ok(answer)) if answer == message => {}
+                other => return format!("{length} bytes: {:.100}", format!("{other:?}")),
+            }
+        }
+    }
+    let _ = socket.close(1000, "").await;
+    match socket.recv().await {
+        Some(Ok(Message::Close(_))) => format!("ok {protocol}"),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Starts the server whose handler is the client.
+fn visitor(engine: Engine) -> Handle {
+    let app = App::new()
+        .get("/", async |Query(query): Query<HashMap<String, String>>| visit(query["url"].clone()).await)
+        .configure(|config| {
+            config.engine = engine;
+            config.workers = 1;
+        });
+    app.listen("127.0.0.1:0").unwrap().start().unwrap()
+}
+
+fn ask(visitor: &Handle, url: &str) -> String {
+    let address = visitor.addresses()[0].to_string();
+    let url: String = url.chars().map(|c| if c == '&' { "%26".into() } else { c.to_string() }).collect();
+    let answer = testkit::http1::get(&address, &format!("/?url={url}"));
+    testkit::http1::body(&answer).to_string()
+}
+
+#[test]
+fn messages_come_back_from_our_own_server() {
+    for engine in ENGINES {
+        let app = || {
+            App::new().get("/{how}", |upgrade: WebSocketUpgrade| {
+                let deflate = Deflate::new().client_context_takeover(true).server_context_takeover(true);
+                upgrade.protocols(["b"]).deflate(deflate).on_upgrade(echo)
+            })
+        };
+        let plain = app().listen("127.0.0.1:0").unwrap().start().unwrap();
+        let tls = TlsConfig::new().self_signed(["localhost"]);
+        let secure = app().server().unwrap().listen_tls("127.0.0.1:0", tls).unwrap().start().unwrap();
+        let visitor = visitor(engine);
+        for path in ["plain", "deflate", "deflate-takeover"] {
+            let url = format!("ws://{}/{path}", plain.addresses()[0]);
+            assert_eq!(ask(&visitor, &url), "ok b", "{engine:?}: {url}");
+            let port = secure.addresses()[0].to_string().rsplit(':').next().unwrap().to_string();
+            let url = format!("wss://localhost:{port}/{path}");
+            assert_eq!(ask(&visitor, &url), "ok b", "{engine:?}: {url}");
+        }
+    }
+}
+
+#[test]
+fn messages_come_back_from_tungstenite() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut socket = tungstenite::accept(stream.unwrap()).unwrap();
+            while let Ok(message) = socket.read() {
+                if !message.is_close() && socket.send(message).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    for engine in ENGINES {
+        assert_eq!(ask(&visitor(engine), &url), "ok ", "{engine:?}");
+    }
+}
+
+#[test]
+fn a_thread_per_connection_cannot_connect() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}/", listener.local_addr().unwrap());
+    assert_eq!(ask(&visitor(Engine::Threads), &url), "refused");
+}
+
+/// Starts a server that reads a request and answers each connection with these bytes; it keeps the connections open if
+/// `stalls` is true.
+fn liar(answer: &'static [u8], stalls: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream: TcpStream = stream.unwrap();
+            let mut request = [0; 2048];
+            let _ = stream.read(&mut request);
+            let _ = stream.write_all(answer);
+            if stalls {
+                open.push(stream);
+            }
+        }
+    });
+    format!("ws://{address}/")
+}
+
+#[test]
+fn wrong_servers_are_errors_that_name_the_reason() {
+    let refused = {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("ws://{}/", listener.local_addr().unwrap())
+    };
+    let ended = "the server has ended the connection during the handshake";
+    let cases = [
+        (refused, "refused"),
+        ("http://localhost/".into(), "the URL is not a valid ws: or wss: URL"),
+        ("ws://".into(), "the URL is not a valid ws: or wss: URL"),
+        (liar(b"", false), ended),
+        (liar(b"HTTP/1.1 101 Switch", false), ended),
+        (liar(b"hello there\r\n\r\n", true), "the server's response is not HTTP/1.1"),
+        (
+            liar(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", true),
+            "the server has responded with 403 Forbidden and not with 101",
+        ),
+        (
+            liar(
+                b"HTTP/1.1 101 OK\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n",
+                true,
+            ),
+            "the server has not accepted the key",
+        ),
+        (liar(b"", true), "the time limit has passed"),
+    ];
+    for engine in ENGINES {
+        let visitor = visitor(engine);
+        for (url, expected) in &cases {
+            assert_eq!(ask(&visitor, url), *expected, "{engine:?}: {url}");
+        }
+    }
+}
