@@ -47,7 +47,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let port: u16 = words.next().ok_or("usage: autobahn_client PORT [readiness|uring]")?.parse()?;
     let engine = if words.next().as_deref() == Some("readiness") { Engine::Readiness } else { Engine::Auto };
     // A client needs a worker, so a request starts it.
-    let app = App::new().get("/", async move || play(port).await.unwrap_or_else(|error| format!("{error}\n")));
+    let run = move || async move { play(port).await.unwrap_or_else(|error| format!("{error}\n")) };
+    let app = App::new().get("/", run);
     let app = app.configure(|config| {
         config.engine = engine;
         config.workers = 1;

@@ -1,15 +1,19 @@
-//! `cargo xtask conformance autobahn`: tests the WebSocket of `highwire demo` with the Autobahn test suite.
+//! `cargo xtask conformance autobahn`: tests our WebSockets with the Autobahn test suite.
 //!
-//! The suite's fuzzing client plays its cases against `/ws`, which echoes messages. A case passes if its behaviour and
+//! The suite's fuzzing client plays its cases against `/ws` of `highwire demo`, which echoes messages, and its fuzzing
+//! server against the program `highwire/examples/autobahn_client.rs`, which echoes them, too. A case passes if its behaviour and
 //! its closing are `OK`. `NON-STRICT` counts as a failure. `INFORMATIONAL`, which the suite uses if the RFC leaves the
 //! behaviour open, is a failure unless the case is listed here with a reason.
 
 use std::fs;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::conformance::{BUILD, REPORTS, create, read, serve};
+use crate::conformance::{BUILD, GLANCE, REPORTS, START, create, read, serve};
+use crate::process::Running;
 use crate::{Error, Result, process};
 
 /// The test suite with a fixed version, so that the cases stay the same, and the last virtualenv for Python 2.
@@ -97,37 +101,87 @@ pub(crate) fn short(root: &Path) -> Result<()> {
     autobahn(root, Scope::Short)
 }
 
-/// Plays the cases on each engine. Returns an error with all failed cases.
+/// Plays the cases on each engine, against our server and against our client. Returns an error with all failed cases.
 pub(crate) fn autobahn(root: &Path, scope: Scope) -> Result<()> {
     let excluded = scope.excluded();
     process::build_server(root)?;
+    let build =
+        ["build", "--release", "--package", "highwire", "--example", "autobahn_client", "--target-dir", "target"];
+    process::run_shown(Command::new("cargo").current_dir(root).args(build))?;
     let mut wrong = Vec::new();
     for engine in ["readiness", "uring"] {
-        let reports = root.join(REPORTS).join(format!("autobahn-{engine}"));
-        fs::create_dir_all(&reports).map_err(|error| Error::doing(reports.display(), error))?;
-        let log = reports.join("server.log");
-        let (_running, port) = serve(root, engine, &["demo", "--workers", "1", "--listen", "127.0.0.1:0"], &log)?;
-        let specification = reports.join("fuzzingclient.json");
-        let text = format!(
-            "{{\"outdir\": {:?}, \"servers\": [{{\"agent\": \"highwire\", \"url\": \"ws://127.0.0.1:{port}/ws\"}}], \
-             \"cases\": [\"*\"], \"exclude-cases\": {excluded:?}, \"exclude-agent-cases\": {{}}}}",
-            reports.display().to_string()
-        );
-        fs::write(&specification, text).map_err(|error| Error::doing(specification.display(), error))?;
-        let mut command = Command::new(program(root));
-        command.current_dir(&reports).args(["--mode", "fuzzingclient", "--spec"]).arg(&specification);
-        process::run_until(command.stdout(create(&reports.join("wstest.log"))?), Instant::now() + RUN)?;
-        if read(&log)?.contains("io_uring is unavailable") {
-            println!("autobahn {engine}: not run: io_uring is unavailable");
-            continue;
+        // The client falls back to readiness without a message, so the server is asked first.
+        let mut is_available = true;
+        for (side, play) in [("server", play_server as Play), ("client", play_client)] {
+            let reports = root.join(REPORTS).join(format!("autobahn-{side}-{engine}"));
+            fs::create_dir_all(&reports).map_err(|error| Error::doing(reports.display(), error))?;
+            let name = format!("{side} on {engine}");
+            is_available = is_available && play(root, engine, &reports, &excluded)?;
+            if !is_available {
+                println!("autobahn, {name}: not run: io_uring is unavailable");
+                continue;
+            }
+            let report = read(&reports.join("index.json"))?;
+            let results = results(&report);
+            let found = judge(&results, COUNT - excluded.len());
+            println!("autobahn, {name}: {} cases, {} wrong", results.len(), found.len());
+            wrong.extend(found.into_iter().map(|found| format!("{name}: {found}")));
         }
-        let report = read(&reports.join("index.json"))?;
-        let results = results(&report);
-        let found = judge(&results, COUNT - excluded.len());
-        println!("autobahn {engine}: {} cases, {} wrong", results.len(), found.len());
-        wrong.extend(found.into_iter().map(|found| format!("{engine}: {found}")));
     }
     if wrong.is_empty() { Ok(()) } else { Err(Error::Failed(wrong.join("\n"))) }
+}
+
+/// Plays the cases on an engine, and writes the report to a folder. Returns false if the engine is unavailable.
+type Play = fn(&Path, &str, &Path, &[String]) -> Result<bool>;
+
+/// Returns the suite's command in one of its modes, with this specification.
+fn suite(root: &Path, mode: &str, reports: &Path, excluded: &[String], more: &str) -> Result<Command> {
+    let specification = reports.join("specification.json");
+    let text = format!(
+        "{{\"outdir\": {:?}, {more}, \"cases\": [\"*\"], \"exclude-cases\": {excluded:?}, \
+         \"exclude-agent-cases\": {{}}}}",
+        reports.display().to_string()
+    );
+    fs::write(&specification, text).map_err(|error| Error::doing(specification.display(), error))?;
+    let mut command = Command::new(program(root));
+    command.current_dir(reports).args(["--mode", mode, "--spec"]).arg(&specification);
+    command.stdout(create(&reports.join("wstest.log"))?);
+    Ok(command)
+}
+
+fn play_server(root: &Path, engine: &str, reports: &Path, excluded: &[String]) -> Result<bool> {
+    let log = reports.join("server.log");
+    let (_running, port) = serve(root, engine, &["demo", "--workers", "1", "--listen", "127.0.0.1:0"], &log)?;
+    let servers = format!("\"servers\": [{{\"agent\": \"highwire\", \"url\": \"ws://127.0.0.1:{port}/ws\"}}]");
+    let mut command = suite(root, "fuzzingclient", reports, excluded, &servers)?;
+    process::run_until(&mut command, Instant::now() + RUN)?;
+    Ok(!read(&log)?.contains("io_uring is unavailable"))
+}
+
+fn play_client(root: &Path, engine: &str, reports: &Path, excluded: &[String]) -> Result<bool> {
+    // The suite's server also shows its reports on another port.
+    let (port, web) = (free_port()?, free_port()?);
+    let url = format!("\"url\": \"ws://127.0.0.1:{port}\", \"webport\": {web}");
+    let mut command = suite(root, "fuzzingserver", reports, excluded, &url)?;
+    command.stderr(create(&reports.join("wstest.errors"))?);
+    let mut running = Running::new(command.spawn().map_err(|error| Error::doing("wstest", error))?);
+    let until = Instant::now() + START;
+    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        if running.has_ended() || Instant::now() > until {
+            return Err(Error::Failed("the suite's server ended, or did not listen within 20 s".into()));
+        }
+        sleep(GLANCE);
+    }
+    let log = reports.join("client.log");
+    let mut client = Command::new(root.join("target/release/examples/autobahn_client"));
+    client.args([&port.to_string(), engine]).stdout(create(&log)?).stderr(create(&reports.join("client.errors"))?);
+    process::run_until(&mut client, Instant::now() + RUN)?;
+    Ok(true)
+}
+
+fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    Ok(listener.map_err(|error| Error::doing("cannot find a free port", error))?.port())
 }
 
 /// A case, its behaviour, and its behaviour at the close.

@@ -1,11 +1,16 @@
-//! The assertions of the fuzz targets for forms, media types, cookies, ranges and conditional fields. Most of them
-//! compare a parser with a naive one. Not part of the public API.
+//! The assertions of the fuzz targets for forms, media types, cookies, ranges, conditional fields and compressed
+//! WebSocket messages. Most of them compare a parser with a naive one. Not part of the public API.
 
 use crate::cookie::{Cookie, Cookies, parse};
 use crate::form::Limits;
 use crate::form::parser::{Event, Fault, Parser};
 use crate::media::MediaType;
 use bytes::Bytes;
+
+/// Inflates messages of a WebSocket: see [`check_inflate`](crate::ws::check_inflate).
+pub fn inflate(input: &[u8]) {
+    crate::ws::check_inflate(input);
+}
 
 /// Parses a multipart body that arrives in pieces. Returns the result as text: `[head|data] [head|data] end`, or the
 /// parts up to a fault, then the fault and its offset.

@@ -379,6 +379,45 @@ pub(super) fn deflate_alone(message: &[u8], level: u32, window_bits: u8) -> Vec<
     })
 }
 
+/// The assertions of the fuzz target `inflate`: bytes of a peer give the same result however they are split, within the
+/// bound, and a deflated message comes back.
+pub(crate) fn check_inflate(input: &[u8]) {
+    const MOST: u64 = 200_000;
+    let Some((&[choice, size], bytes)) = input.split_first_chunk::<2>() else { return };
+    let (takeover, kind) = (choice & 1 != 0, if choice & 2 != 0 { Kind::Text } else { Kind::Binary });
+    let settings = Deflate::new().client_context_takeover(takeover).server_context_takeover(takeover).threshold(0);
+    let parameters = Parameters { server_takeover: takeover, client_takeover: takeover, ..Parameters::default() };
+    let offer = highwire_proto::ws::deflate::offer(parameters);
+    let mut offers = highwire_proto::ws::deflate::extensions(offer.as_bytes(), true);
+    let Some(agreed) = offers.next().and_then(|offer| offer.accept(settings.wishes)) else { return };
+    let codec = || Codec::server(&settings, agreed, MOST);
+    let inflate = |codec: &mut Codec, bytes: &[u8], size: usize| -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        for (part, is_last) in bytes.chunks(size).map(|part| (part, false)).chain([(&[][..], true)]) {
+            let mut inflated = codec.inflate(kind, part, is_last).ok()?;
+            loop {
+                assert!(inflated.bytes.len() <= PART_BYTES, "a part is bounded");
+                out.extend_from_slice(&inflated.bytes);
+                assert!(out.len() as u64 <= MOST, "a message is bounded");
+                let Some(rest) = codec.inflate_rest() else { break };
+                inflated = rest.ok()?;
+            }
+        }
+        Some(out)
+    };
+    let whole = inflate(&mut codec(), bytes, usize::MAX);
+    assert_eq!(inflate(&mut codec(), bytes, usize::from(size).max(1)), whole, "the result depends on the split");
+    let (mut sender, mut receiver) = (codec(), codec());
+    for message in bytes.chunks(bytes.len() / 2 + 1) {
+        if kind == Kind::Text && std::str::from_utf8(message).is_err() {
+            return;
+        }
+        if let Some(deflated) = sender.deflate(message) {
+            assert_eq!(inflate(&mut receiver, &deflated, usize::from(size).max(1)).as_deref(), Some(message));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

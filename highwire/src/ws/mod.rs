@@ -30,6 +30,7 @@ mod upgrade;
 
 pub use client::{Connect, ConnectError, connect};
 pub use deflate::Deflate;
+pub(crate) use deflate::check_inflate;
 pub use handler::WebSocketHandler;
 pub use highwire_proto::ws::code;
 pub use message::{CloseFrame, Error, Failure, Kind, Message, Misuse, Part, Utf8Bytes};
