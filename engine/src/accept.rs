@@ -58,6 +58,11 @@ impl Shared {
         has_room
     }
 
+    /// Stops counting a connection that a task of ours could not open.
+    pub(super) fn dismiss_unopened(&self) {
+        self.counters.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Counts a connection for the peer that the PROXY header names, and no longer for the proxy. Returns false and
     /// changes neither count if that peer has too many connections.
     pub(super) fn admit_for(&self, proxy: Peer, peer: Peer) -> bool {

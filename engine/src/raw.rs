@@ -40,6 +40,9 @@ impl Switch {
 /// some.
 pub(crate) const RAW_BYTES: usize = 64 * 1024;
 
+/// A change of [`RawReader::keep`] by fewer bytes is counted with the connection's next event.
+const NOTABLE_BYTES: usize = 4096;
+
 /// The number of turns after which the kernel has the bytes that were copied into the arena of a turn, unless the
 /// driver has reported `Blocked`. It is two, because operations that are queued while the driver reports completions
 /// start in its next turn.
@@ -335,7 +338,13 @@ impl RawReader {
     /// Sets the number of received bytes that the task keeps, such as those of an incomplete message. The connection is
     /// charged for them, and is cut if the memory budget has no room.
     pub fn keep(&mut self, bytes: usize) {
-        self.raw.borrow_mut().kept = bytes;
+        let mut raw = self.raw.borrow_mut();
+        let is_notable = raw.kept.abs_diff(bytes) >= NOTABLE_BYTES;
+        raw.kept = bytes;
+        // A task that is not a part of the connection must let it count.
+        if is_notable {
+            raw.wake_connection();
+        }
     }
 
     /// Returns the reason why the received bytes have ended or will end soon, or `None` if there is no such reason.

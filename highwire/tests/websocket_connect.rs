@@ -178,6 +178,16 @@ fn wrong_servers_are_errors_that_name_the_reason() {
             ),
             "the server has not accepted the key",
         ),
+        (
+            liar(b"HTTP/1.1 101 OK\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n", true),
+            "the server's response does not upgrade the connection",
+        ),
+        ("ws://localhost:99999/".into(), "the URL is not a valid ws: or wss: URL"),
+        (
+            liar(b"", false).replace("ws:", "wss:"),
+            "the TLS handshake has failed: TLS failed because of the peer: it has ended the connection",
+        ),
+        (liar(b"", true).replace("ws:", "wss:"), "the time limit has passed"),
         (liar(b"", true), "the time limit has passed"),
     ];
     for engine in ENGINES {

@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 /// certificate must be valid for `name`, as far as the configuration verifies certificates. There is no deadline.
 ///
 /// # Errors
-/// Returns [`TlsError::Truncated`](TlsError) or another error if the handshake fails.
+/// Returns an error if the handshake fails.
 ///
 /// # Panics
 /// Panics if no worker runs on this thread.
@@ -32,11 +32,11 @@ pub async fn connect(
     let (reader, mut writer) = stream.split();
     // Fails if the connection is broken, which the next read reports.
     let _ = writer.queue(hello.into());
-    let handshake = Rc::new(RefCell::new(Handshake::default()));
-    let pump = Pump { session, reader, writer: Some(writer), raw: None, handshake: handshake.clone() };
-    context::spawn(pump);
+    let waiting = Waiting(Rc::new(RefCell::new(Handshake::default())));
+    let handshake = waiting.0.clone();
+    context::spawn(Pump { session, reader, writer: Some(writer), raw: None, handshake, peer_ended: false });
     poll_fn(|cx| {
-        let mut state = handshake.borrow_mut();
+        let mut state = waiting.0.borrow_mut();
         match state.result.take() {
             Some(result) => Poll::Ready(result),
             None => {
@@ -52,7 +52,29 @@ pub async fn connect(
 struct Handshake {
     result: Option<Result<RawStream, TlsError>>,
     waker: Option<Waker>,
+    /// The waker of the task between the two streams.
+    pump: Option<Waker>,
+    /// True if nobody waits for the result any more.
+    is_over: bool,
 }
+
+/// The end of a handshake that the caller has. When it is dropped, the handshake ends.
+struct Waiting(Rc<RefCell<Handshake>>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let unused = {
+            let mut handshake = self.0.borrow_mut();
+            handshake.is_over = true;
+            handshake.pump.take().into_iter().for_each(Waker::wake);
+            handshake.result.take()
+        };
+        drop(unused);
+    }
+}
+
+/// The bytes that a session of rustls takes, about.
+const SESSION_BYTES: usize = 10 * 1024;
 
 /// The task between the two streams.
 struct Pump {
@@ -63,6 +85,8 @@ struct Pump {
     /// The decrypted bytes, after the handshake.
     raw: Option<Rc<RefCell<Raw>>>,
     handshake: Rc<RefCell<Handshake>>,
+    /// True if the server has ended its direction.
+    peer_ended: bool,
 }
 
 impl Pump {
@@ -96,7 +120,11 @@ impl Pump {
                 raw.paused = raw.held >= RAW_BYTES;
                 raw.paused
             }) {
-                return false;
+                let is_broken = self.reader.ended() == Some(Ended::Broken);
+                if is_broken {
+                    self.raw.iter().for_each(|raw| raw.borrow_mut().end(Ended::Broken));
+                }
+                return is_broken;
             }
             let bytes = match self.reader.poll_read(cx) {
                 Poll::Pending => return false,
@@ -109,7 +137,10 @@ impl Pump {
                     let is_idle = ended.is_ok() && self.reader.ended() == Some(Ended::Idle);
                     match &self.raw {
                         Some(raw) => raw.borrow_mut().end(if is_idle { Ended::Idle } else { Ended::Broken }),
-                        None => self.end_handshake(Err(TlsError::Local("the server has ended the connection".into()))),
+                        None => {
+                            self.end_handshake(Err(TlsError::Peer("it has ended the connection".into())));
+                            self.writer = None;
+                        }
                     }
                     return true;
                 }
@@ -122,6 +153,9 @@ impl Pump {
                 Ok(progress) => {
                     let raw = self.raw.get_or_insert_with(|| {
                         let raw = Rc::new(RefCell::new(Raw::new(cx.waker().clone())));
+                        if self.reader.ended() == Some(Ended::Draining) {
+                            raw.borrow_mut().drain();
+                        }
                         let mut handshake = self.handshake.borrow_mut();
                         handshake.result = Some(Ok(RawStream::new(raw.clone())));
                         handshake.waker.take().into_iter().for_each(Waker::wake);
@@ -130,8 +164,11 @@ impl Pump {
                     if !plain.is_empty() {
                         raw.borrow_mut().push(&plain);
                     }
-                    if progress != Progress::Open {
+                    if progress == Progress::PeerClosed {
                         raw.borrow_mut().end(Ended::Peer);
+                    }
+                    if progress != Progress::Open {
+                        self.peer_ended = true;
                         return true;
                     }
                 }
@@ -165,7 +202,8 @@ impl Pump {
             cx.waker().wake_by_ref();
         } else if raw.outgoing.is_empty() {
             raw.mark_flushed();
-            if raw.is_written() && self.writer.is_some() {
+            // The session cannot receive after its close_notify, so it is sent last.
+            if raw.is_written() && (raw.is_finished() || self.peer_ended) && self.writer.is_some() {
                 let mut end = Vec::new();
                 self.session.close(&mut end);
                 self.write(end);
@@ -178,10 +216,17 @@ impl Pump {
 impl Future for Pump {
     type Output = ();
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let has_ended = self.receive(cx);
+        self.handshake.borrow_mut().pump = Some(cx.waker().clone());
+        let has_ended = self.peer_ended || self.receive(cx);
         self.send(cx);
+        let held = self.raw.as_ref().map_or(0, |raw| {
+            let raw = raw.borrow();
+            raw.held + raw.kept + raw.outgoing_held
+        });
+        let held = held + self.session.held_bytes() + SESSION_BYTES;
+        self.reader.keep(held);
         let is_finished = self.raw.as_ref().is_some_and(|raw| raw.borrow().is_finished());
-        let is_abandoned = self.raw.is_none() && Rc::strong_count(&self.handshake) == 1;
+        let is_abandoned = self.raw.is_none() && self.handshake.borrow().is_over;
         if is_abandoned || (self.writer.is_none() && (has_ended || is_finished)) {
             return Poll::Ready(());
         }

@@ -228,6 +228,8 @@ impl<D: Driver, S: Service> Worker<D, S> {
         self.state.go_on(&mut self.queue);
         let mut more = self.state.run_tasks(&mut self.queue) || self.state.cx.has_unfinished();
         self.state.begin_connects(&mut self.queue);
+        // A refused attempt has woken its task.
+        more |= self.state.cx.context.inbox.has_local();
         // The tasks may have finished the last request that a shutdown waited for. No completion would then end the
         // driver's wait.
         more |= self.state.is_deserted();

@@ -270,7 +270,12 @@ impl<S: Service> WorkerState<S> {
         }
         for attempt in self.cx.context.take_connects() {
             let Some(address) = attempt.borrow_mut().address.take() else { continue };
-            if !self.cx.shared.has_room() {
+            // An attempt has a descriptor, so it counts as a connection.
+            let has_memory = self.cx.share.take(CONNECTION_BYTES);
+            if !has_memory || !self.cx.shared.admit_opened() {
+                if has_memory {
+                    self.cx.share.give(CONNECTION_BYTES);
+                }
                 attempt.borrow_mut().end(Err(io::ErrorKind::QuotaExceeded.into()));
                 continue;
             }
@@ -279,32 +284,33 @@ impl<S: Service> WorkerState<S> {
             self.attempts.insert(self.last_attempt, attempt);
         }
         if self.cx.context.take_cancelled() {
-            self.attempts.retain(|&token, attempt| {
-                let is_cancelled = attempt.borrow().is_cancelled;
-                if is_cancelled {
-                    queue.push(Op::CancelConnect { token });
-                }
-                !is_cancelled
-            });
+            let cancelled = self.attempts.iter().filter(|(_, attempt)| attempt.borrow().is_cancelled);
+            for token in cancelled.map(|(&token, _)| token).collect::<Vec<_>>() {
+                queue.push(Op::CancelConnect { token });
+                self.end_attempt(token);
+            }
         }
+    }
+
+    /// Ends an attempt that has opened no connection. Returns the attempt.
+    fn end_attempt(&mut self, token: u64) -> Option<Rc<RefCell<Attempt>>> {
+        let attempt = self.attempts.remove(&token)?;
+        self.cx.share.give(CONNECTION_BYTES);
+        self.cx.shared.dismiss_unopened();
+        Some(attempt)
     }
 
     fn connection_opened(&mut self, token: u64, socket: SocketId, queue: &mut Queue) {
         let Some(attempt) = self.attempts.remove(&token) else { return queue.push(Op::Abort { socket }) };
-        let has_memory = self.cx.share.take(CONNECTION_BYTES);
-        if !has_memory || !self.cx.shared.admit_opened() {
-            if has_memory {
-                self.cx.share.give(CONNECTION_BYTES);
-            }
-            queue.push(Op::Abort { socket });
-            return attempt.borrow_mut().end(Err(io::ErrorKind::QuotaExceeded.into()));
-        }
         let (connection, stream) = Connection::opened(socket, &mut self.cx);
         self.keep(connection);
         if self.cx.draining {
             self.with(socket, queue, |connection, worker, _, queue| connection.drain(worker, queue));
         }
         attempt.borrow_mut().end(Ok(stream));
+        if !self.cx.shared.has_room() {
+            self.pause_accept(queue);
+        }
     }
 
     /// Records a listener that the driver has reported. A driver may have listeners that the worker did not open, as
@@ -444,7 +450,7 @@ impl<S: Service> Sink for WorkerState<S> {
             Completion::Woken => (self.woken, self.handed) = (true, true),
             Completion::Connected { token, socket } => self.connection_opened(token, socket, queue),
             Completion::ConnectFailed { token, error } => {
-                if let Some(attempt) = self.attempts.remove(&token) {
+                if let Some(attempt) = self.end_attempt(token) {
                     attempt.borrow_mut().end(Err(error));
                 }
             }

@@ -7,7 +7,7 @@ use crate::form::parser::{Event, Fault, Parser};
 use crate::media::MediaType;
 use bytes::Bytes;
 
-/// Inflates messages of a WebSocket: see [`check_inflate`](crate::ws::check_inflate).
+/// Inflates messages of a WebSocket, divided in several ways, and deflates and inflates them.
 pub fn inflate(input: &[u8]) {
     crate::ws::check_inflate(input);
 }

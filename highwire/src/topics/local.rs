@@ -177,32 +177,26 @@ impl Local {
 
     /// Delivers an item. Returns the number of subscribers.
     fn deliver_item(&self, item: Item) -> usize {
+        self.mailbox.items.fetch_sub(1, Ordering::Relaxed);
+        self.mailbox.bytes.fetch_sub(item.cost(), Ordering::Relaxed);
+        let tree = self.tree.borrow();
         let mut count = 0;
-        {
-            self.mailbox.items.fetch_sub(1, Ordering::Relaxed);
-            self.mailbox.bytes.fetch_sub(item.cost(), Ordering::Relaxed);
-            let tree = self.tree.borrow();
-            match item {
-                Item::Message(published, None) => {
-                    tree.matching(&published.topic, &mut |subscriber| {
-                        count += 1;
-                        subscriber.deliver(&published);
-                    });
+        match item {
+            Item::Message(published, None) => tree.matching(&published.topic, &mut |subscriber| {
+                count += 1;
+                subscriber.deliver(&published);
+            }),
+            Item::Message(published, Some(filter)) => tree.of_filter(&filter, &mut |subscriber| {
+                count += 1;
+                subscriber.deliver(&published);
+            }),
+            Item::Complete(topic) => tree.of_filter(&topic, &mut |subscriber| {
+                count += 1;
+                if let Some(start) = subscriber.take_start() {
+                    self.hub.replay(&topic, start, subscriber);
                 }
-                Item::Message(published, Some(filter)) => {
-                    tree.of_filter(&filter, &mut |subscriber| {
-                        count += 1;
-                        subscriber.deliver(&published);
-                    });
-                }
-                Item::Complete(topic) => tree.of_filter(&topic, &mut |subscriber| {
-                    count += 1;
-                    if let Some(start) = subscriber.take_start() {
-                        self.hub.replay(&topic, start, subscriber);
-                    }
-                }),
-                Item::Gap => tree.all(&mut |subscriber| subscriber.miss(false)),
-            }
+            }),
+            Item::Gap => tree.all(&mut |subscriber| subscriber.miss(false)),
         }
         count
     }

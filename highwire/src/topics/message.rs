@@ -79,6 +79,10 @@ impl Published {
         Published { topic, id, place: 0, follows_gap: false, message, rule, plain, deflated, event }
     }
 
+    pub(crate) fn message(&self) -> &Message {
+        &self.message
+    }
+
     /// Returns the number of the message's bytes.
     pub(crate) fn length(&self) -> usize {
         self.message.as_data().map_or(0, |(_, bytes)| bytes.len())

@@ -6,13 +6,13 @@ use super::upgrade::Settings;
 use crate::{HeaderName, HeaderValue, StatusCode};
 use bytes::BytesMut;
 use highwire_engine::connect;
-use highwire_engine::raw::{RawReader, RawStream, RawWriter};
+use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter};
 use highwire_engine::time::sleep;
 use highwire_io::resolve::{Resolve, SystemResolver};
 use highwire_io::{Address, random};
 use highwire_proto::ws::deflate::{Agreement, extensions, offer};
 use highwire_proto::ws::{Bounds, Connection, handshake};
-use highwire_proto::{Event, Head, Length, Limits, Role, h1};
+use highwire_proto::{Event, Head, Length, Limits, Role, Version, h1};
 use http::Uri;
 use std::cell::Cell;
 use std::fmt;
@@ -29,6 +29,12 @@ const HANDSHAKE: Duration = Duration::from_secs(30);
 
 /// The most bytes of the server's response that are read.
 const RESPONSE_BYTES: usize = 64 * 1024;
+
+/// The most interim responses before the server's response.
+const INTERIM: usize = 16;
+
+/// The time limit of each address but the last.
+const ADDRESS: Duration = Duration::from_secs(5);
 
 /// The most addresses of a name that are tried, one after the other.
 const ADDRESSES: usize = 8;
@@ -97,7 +103,10 @@ impl Connect {
             Some("wss") => true,
             _ => return Err(ConnectError::Url),
         };
-        if url.host().is_none_or(str::is_empty) || url.authority().is_some_and(|host| host.as_str().contains('@')) {
+        let authority = url.authority().map_or("", |authority| authority.as_str());
+        // `http` accepts any digits as a port.
+        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+        if url.host().is_none_or(str::is_empty) || authority.contains('@') || (has_port && url.port_u16().is_none()) {
             return Err(ConnectError::Url);
         }
         Ok(Connect {
@@ -114,9 +123,12 @@ impl Connect {
         })
     }
 
-    /// Adds a header field to the request, such as `Authorization` or `Origin`.
+    /// Adds a header field to the request, such as `Authorization` or `Origin`. Fields of the handshake are ignored.
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Connect {
-        self.fields.push((name, value));
+        let is_own = name == crate::header::HOST || name == crate::header::UPGRADE;
+        if !is_own && !name.as_str().starts_with("sec-websocket-") {
+            self.fields.push((name, value));
+        }
         self
     }
 
@@ -169,13 +181,7 @@ impl Connect {
     /// # Panics
     /// Panics if no worker runs on this thread.
     pub async fn connect(self) -> Result<WebSocket, ConnectError> {
-        let mut deadline = pin!(sleep(self.timeout));
-        let mut attempt = pin!(self.attempt());
-        poll_fn(|cx| match attempt.as_mut().poll(cx) {
-            Poll::Pending => deadline.as_mut().poll(cx).map(|()| Err(ConnectError::TimedOut)),
-            done => done,
-        })
-        .await
+        within(self.timeout, self.attempt()).await.unwrap_or(Err(ConnectError::TimedOut))
     }
 
     async fn attempt(&self) -> Result<WebSocket, ConnectError> {
@@ -212,6 +218,13 @@ impl Connect {
         if head.status != 101 {
             return Err(ConnectError::Status(StatusCode::from_u16(head.status).unwrap_or_default()));
         }
+        let is_upgrade = of(b"connection").iter().any(|value| {
+            let mut tokens = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+            tokens.any(|token| token.eq_ignore_ascii_case(b"upgrade"))
+        });
+        if !is_upgrade || head.version != Version::Http11 {
+            return Err(ConnectError::Handshake("the server's response does not upgrade the connection"));
+        }
         let is_websocket = matches!(&of(b"upgrade")[..], [value] if value.eq_ignore_ascii_case(b"websocket"));
         let is_accepted = handshake::accept(&key).is_some_and(|accept| of(b"sec-websocket-accept") == [&accept[..]]);
         if !is_websocket || !is_accepted {
@@ -235,8 +248,10 @@ impl Connect {
 
     fn send_request(&self, http: &mut h1::Connection, key: &[u8], writer: &mut RawWriter) -> Result<(), ConnectError> {
         let target = self.url.path_and_query().map_or("/", |target| target.as_str());
+        let target = if target.starts_with('/') { target.to_string() } else { format!("/{target}") };
         let authority = self.url.authority().map_or("", |authority| authority.as_str());
-        let request = h1::Request { method: "GET", target, length: Length::Empty, keep_alive: true, upgrade: true };
+        let request =
+            h1::Request { method: "GET", target: &target, length: Length::Empty, keep_alive: true, upgrade: true };
         let mut out = Vec::new();
         let sent = http.send_request(request, &mut out, |fields| {
             fields.field(b"Host", authority.as_bytes());
@@ -275,7 +290,7 @@ const ENDED: &str = "the server has ended the connection during the handshake";
 
 /// Reads the head of the response. Returns it with the received bytes and the number of those that it takes.
 async fn response(http: &mut h1::Connection, reader: &mut RawReader) -> Result<(Head, Vec<u8>, usize), ConnectError> {
-    let (mut head, mut window) = (Head::default(), Vec::new());
+    let (mut head, mut window, mut interim) = (Head::default(), Vec::new(), 0);
     loop {
         let received = http
             .receive(&window, &mut head, &Limits::default())
@@ -283,7 +298,13 @@ async fn response(http: &mut h1::Connection, reader: &mut RawReader) -> Result<(
         let consumed = received.consumed;
         match received.event {
             Event::Head(_) => return Ok((head, window, consumed)),
-            Event::Interim => drop(window.drain(..consumed)),
+            Event::Interim if interim == INTERIM => {
+                return Err(ConnectError::Handshake("the server has sent too many interim responses"));
+            }
+            Event::Interim => {
+                interim += 1;
+                window.drain(..consumed);
+            }
             _ => {
                 window.drain(..consumed);
                 if window.len() > RESPONSE_BYTES {
@@ -291,6 +312,8 @@ async fn response(http: &mut h1::Connection, reader: &mut RawReader) -> Result<(
                 }
                 match reader.read().await {
                     Ok(Some(bytes)) => window.extend_from_slice(&bytes),
+                    // The worker stops, but the handler may go on until its deadline.
+                    Ok(None) if reader.ended() == Some(Ended::Draining) => {}
                     _ => return Err(ConnectError::Handshake(ENDED)),
                 }
             }
@@ -298,14 +321,28 @@ async fn response(http: &mut h1::Connection, reader: &mut RawReader) -> Result<(
     }
 }
 
+/// Returns the result of a future, or `None` if the time limit passes before.
+async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let (mut deadline, mut future) = (pin!(sleep(limit)), pin!(future));
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending => deadline.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}
+
 /// Connects to the first address of a host that answers.
 async fn open(host: &str, port: u16) -> Result<RawStream, ConnectError> {
     let addresses = look_up(host, port).await.map_err(ConnectError::Resolve)?;
     let mut last = io::ErrorKind::NotFound.into();
-    for address in addresses.into_iter().take(ADDRESSES) {
-        match connect::connect(Address::Tcp(address)).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
+    let count = addresses.len().min(ADDRESSES);
+    for (at, address) in addresses.into_iter().take(ADDRESSES).enumerate() {
+        let attempt = connect::connect(Address::Tcp(address));
+        let result = if at + 1 < count { within(ADDRESS, attempt).await } else { Some(attempt.await) };
+        match result {
+            Some(Ok(stream)) => return Ok(stream),
+            Some(Err(error)) => last = error,
+            None => last = io::ErrorKind::TimedOut.into(),
         }
     }
     Err(ConnectError::Connect(last))

@@ -223,6 +223,11 @@ impl Sink for RefCell<Core> {
         if !core.writer.has_room() {
             return false;
         }
+        if !core.connection.is_server() {
+            // A client masks each frame with a key of its own. Fails if the connection is broken, as below.
+            let _ = core.send(published.message().clone());
+            return true;
+        }
         let deflated = core.codec.as_ref().is_some_and(|codec| codec.takes_shared(published.length()));
         // Fails if the connection is broken, which the next read reports.
         let _ = core.writer.queue(published.frame(deflated));
