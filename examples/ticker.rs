@@ -1,5 +1,5 @@
 //! Sends prices to any number of subscribers, over WebSockets and as Server-Sent Events. A subscriber that reads too
-//! slowly gets the latest price only.
+//! slowly skips prices: behind the 64 KiB that wait in its connection, only the latest price waits.
 //!
 //! Usage: ticker [INTERVAL], with the milliseconds between two prices (default 1000).
 
@@ -20,7 +20,8 @@ const PRICES: &str = "prices/ACME";
 /// Subscribes the connection. Its messages need no task of their own; the future only answers Ping and Close frames.
 fn ticks(upgrade: WebSocketUpgrade, State(topics): State<Topics>) -> Response {
     upgrade.on_upgrade(async move |mut socket: WebSocket| {
-        if socket.subscribe(&topics, PRICES, Start::Next).is_ok() {
+        // A new subscriber gets the current price at once.
+        if socket.subscribe(&topics, PRICES, Start::Last(1)).is_ok() {
             while let Some(Ok(_)) = socket.recv().await {}
         }
     })
@@ -28,15 +29,13 @@ fn ticks(upgrade: WebSocketUpgrade, State(topics): State<Topics>) -> Response {
 
 /// Returns the app and its topics.
 pub(crate) fn app() -> (App, Topics) {
-    let prices = Topic::new().slow_reader(SlowReader::LatestOnly);
+    let prices = Topic::new().slow_reader(SlowReader::LatestOnly).history(1);
     let topics = Topics::builder().topic("prices/+", prices).build();
     let app = App::new()
         .state(topics.clone())
         .get("/", || Html(PAGE))
         .get("/ticks", ticks)
-        .get("/events", |State(topics): State<Topics>, last: LastEventId| {
-            topics.events(PRICES, Start::Next, last).ok()
-        });
+        .get("/events", |State(topics): State<Topics>, last: LastEventId| topics.events(PRICES, Start::Last(1), last));
     (app, topics)
 }
 
@@ -53,7 +52,10 @@ fn main() -> highwire::Result<()> {
         }
         let cents = 10_000 + number * 7919 % 200;
         let text = format!("{{\"name\":\"ACME\",\"price\":{}.{:02}}}", cents / 100, cents % 100);
-        topics.publish(PRICES, text).expect("a valid topic");
+        // Fails only with a broker that is not connected.
+        if let Err(error) = topics.publish(PRICES, text) {
+            eprintln!("{error}");
+        }
     }
     server.join().map(drop)
 }

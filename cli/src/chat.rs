@@ -3,7 +3,7 @@
 
 use highwire::topics::{MessageId, SlowReader, Start, SubscribeError, Topic, Topics, TopicsBuilder};
 use highwire::ws::{Message, WebSocket, WebSocketUpgrade};
-use highwire::{App, Query, Response, State, StatusCode};
+use highwire::{App, Query, Response, State};
 use serde::{Deserialize, Serialize};
 
 /// The number of messages that each room keeps, all of which a new member gets.
@@ -68,8 +68,11 @@ fn enter(upgrade: WebSocketUpgrade, Query(entry): Query<Entry>, State(topics): S
         |name: &str| (1..=NAME_CHARACTERS).contains(&name.chars().count()) && !name.chars().any(char::is_control);
     let is_room = entry.room.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     if !is_name(&entry.name) || !is_name(&entry.room) || !is_room {
-        let text = "a name has 1 to 40 characters, and a room 1 to 40 letters, digits and hyphens\n";
-        return Response::error(StatusCode::BAD_REQUEST, text);
+        // A page does not see the status or text of a response that refuses a WebSocket, but it sees a Close frame.
+        return upgrade.on_upgrade(async |mut socket: WebSocket| {
+            let _ = socket.close(4001, "names have 1 to 40 characters; rooms, of letters, digits and hyphens").await;
+            while let Some(Ok(_)) = socket.recv().await {}
+        });
     }
     upgrade.max_message_size(MESSAGE_BYTES).on_upgrade(move |socket| chat(socket, entry, Topics::clone(&topics)))
 }
@@ -81,7 +84,8 @@ async fn chat(mut socket: WebSocket, entry: Entry, topics: Topics) {
         let _ = socket.close(4000, "the room is full").await;
         return;
     };
-    if subscribe(&socket, &topics, &room, last).is_err() {
+    if let Err(error) = subscribe(&socket, &topics, &room, last) {
+        let _ = socket.close(4002, &error.to_string()).await;
         return;
     }
     let members = topics.members(&room).into_iter().map(|member| member.name).collect();

@@ -21,31 +21,48 @@ struct Member {
     inbox: Vec<String>,
     /// The ID of the last received message.
     last: String,
+    address: String,
+    name: String,
+    /// How often the server has closed the connection and the member has resumed.
+    resumed: usize,
 }
 
 impl Member {
     fn enter(demo: &Demo, name: &str, after: &str) -> Member {
-        let address = &demo.addresses[0];
+        let (address, name) = (demo.addresses[0].clone(), name.to_string());
+        let socket = Member::connect(&address, &name, after);
+        Member { socket, inbox: Vec::new(), last: after.into(), address, name, resumed: 0 }
+    }
+
+    fn connect(address: &str, name: &str, after: &str) -> WebSocket<TcpStream> {
         let stream = TcpStream::connect(address).expect("a connection");
         stream.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
         let after = if after.is_empty() { String::new() } else { format!("&after={after}") };
         let url = format!("ws://{address}/chat/ws?room=lobby&name={name}{after}");
         let deadline = Instant::now() + PATIENCE;
         let mut handshake = tungstenite::client(url, stream);
-        let socket = loop {
+        loop {
             match handshake {
-                Ok((socket, _)) => break socket,
+                Ok((socket, _)) => return socket,
                 Err(tungstenite::HandshakeError::Interrupted(middle)) if Instant::now() < deadline => {
                     handshake = middle.handshake();
                 }
                 Err(error) => panic!("a handshake: {error}"),
             }
-        };
-        Member { socket, inbox: Vec::new(), last: after.trim_start_matches("&after=").into() }
+        }
+    }
+
+    /// Connects again, as the page does after a Close frame.
+    fn resume(&mut self) {
+        self.socket = Member::connect(&self.address, &self.name, &self.last);
+        self.resumed += 1;
     }
 
     fn say(&mut self, text: &str) {
-        self.socket.send(Message::text(text)).expect("a message that is sent");
+        if self.socket.send(Message::text(text)).is_err() {
+            self.resume();
+            self.socket.send(Message::text(text)).expect("a message that is sent");
+        }
     }
 
     /// Reads what has arrived. Returns false after 100 ms without a message.
@@ -64,6 +81,10 @@ impl Member {
                     value.to_string()
                 };
                 self.inbox.push(found);
+                true
+            }
+            Ok(Message::Close(_)) => {
+                self.resume();
                 true
             }
             Ok(_) => true,
@@ -243,6 +264,7 @@ fn processes_that_share_a_redis_lose_nothing_that_it_has_kept() {
     assert_eq!(others.iter().copied().collect::<BTreeSet<_>>(), own, "both processes deliver the same messages");
     // Only messages that were on their way when the broker was killed may be lost.
     assert!(own.range(..190).count() == 190 && own.range(400..).count() == 200, "{own:?}");
+    assert_eq!((ann.resumed, bob.resumed), (0, 0), "no connection was closed");
 
     // A process is killed. Its member resumes in the other one, which has the same messages.
     let last = bob.last.clone();
@@ -272,4 +294,6 @@ fn processes_that_share_a_nats_go_on_after_it_was_restarted() {
     assert!(others.windows(2).all(|two| two[0] < two[1]), "each message arrives at most once and in order");
     assert!(own.range(..190).count() == 190 && own.range(500..).count() == 100, "{own:?}");
     assert!(others.iter().filter(|number| **number < 190).count() == 190, "{others:?}");
+    // NATS keeps no messages, so the clients are told that some are missing.
+    assert!(ann.resumed > 0 && bob.resumed > 0);
 }

@@ -36,9 +36,9 @@ pub trait Broker: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BrokerError {
-    /// The broker is not connected, or its queue is full.
+    /// The broker is not connected, or its queue is full. A later attempt may succeed.
     Unavailable,
-    /// The message is larger than the broker permits.
+    /// The message is larger than the broker permits. It can never be sent.
     TooLarge,
 }
 

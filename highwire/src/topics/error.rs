@@ -2,6 +2,7 @@
 
 use super::broker::BrokerError;
 use super::filter::InvalidTopic;
+use crate::{IntoResponse, Response, StatusCode};
 use std::fmt;
 
 /// The reason why a message was not published.
@@ -46,7 +47,8 @@ impl From<BrokerError> for PublishError {
 pub enum SubscribeError {
     /// The filter is invalid.
     Filter(InvalidTopic),
-    /// Only a topic that has a history can be resumed, and no filter with a wildcard.
+    /// [`Start::Last`](super::Start::Last) and [`Start::After`](super::Start::After) need a filter without a wildcard, whose
+    /// topic has a history.
     NoHistory,
     /// The WebSocket has 1,000 subscriptions.
     TooMany,
@@ -57,7 +59,7 @@ impl fmt::Display for SubscribeError {
         match self {
             SubscribeError::Filter(error) => error.fmt(f),
             SubscribeError::NoHistory => {
-                f.write_str("only a topic that has a history can be resumed, and no filter with a wildcard")
+                f.write_str("only a topic with a history can be resumed, and no filter with a wildcard")
             }
             SubscribeError::TooMany => f.write_str("a WebSocket has at most 1,000 subscriptions"),
         }
@@ -69,6 +71,13 @@ impl std::error::Error for SubscribeError {}
 impl From<InvalidTopic> for SubscribeError {
     fn from(error: InvalidTopic) -> SubscribeError {
         SubscribeError::Filter(error)
+    }
+}
+
+/// Responds with 400 and the reason.
+impl IntoResponse for SubscribeError {
+    fn into_response(self) -> Response {
+        Response::error(StatusCode::BAD_REQUEST, format!("{self}\n"))
     }
 }
 

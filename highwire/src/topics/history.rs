@@ -7,7 +7,8 @@ use std::sync::Arc;
 /// The most bytes that the messages of a history may hold, except that one message may always be kept.
 const HISTORY_BYTES: usize = 4 * 1024 * 1024;
 
-/// The beginning of a subscription to a topic that has a history.
+/// The beginning of a subscription. [`Last`](Start::Last) and [`After`](Start::After) need a filter without a wildcard,
+/// whose topic has a history ([`Topic::history`](super::Topic::history)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
     /// With the next message.

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
 /// The ID of a published message. It is written as two hexadecimal numbers, such as `9f3c62d01a55e0b7-1c`: the
-/// publishing process and the number of the message there.
+/// publishing process and the number of the message there. Compare IDs only for equality: they may skip numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MessageId {
     pub(super) node: u64,
@@ -147,7 +147,7 @@ impl Delivery {
     }
 
     /// Returns true if messages before this one were lost: the subscriber was slow, the message to resume after is not
-    /// in the history, or the broker was not reachable.
+    /// in the history, or the broker was not reachable. Show the gap, or load the state anew.
     pub fn missed(&self) -> bool {
         self.missed
     }

@@ -72,7 +72,7 @@ pub use subscription::Subscription;
 pub(crate) use message::Published as PublishedMessage;
 pub(crate) use subscriber::Sink;
 
-/// Topics, which all their clones share. See the [module](self).
+/// A set of topics. Clones are cheap and share it. See the [module](self).
 #[derive(Clone)]
 pub struct Topics {
     hub: Arc<Hub>,
@@ -111,13 +111,14 @@ impl TopicsBuilder {
         self
     }
 
-    /// Shares the topics with other machines.
+    /// Shares the topics with other processes, which need the same settings. A second broker replaces the first.
     pub fn broker(mut self, broker: impl Broker) -> TopicsBuilder {
         self.broker = Some(Box::new(broker));
         self
     }
 
-    /// Creates the topics, and starts the broker.
+    /// Creates the topics, and starts the broker, if there is one. It connects in the background: until
+    /// [`Topics::is_connected`], publishing fails, and subscribers wait.
     ///
     /// # Panics
     /// Panics if a filter is invalid or begins with `$presence/`.
@@ -150,8 +151,9 @@ impl Topics {
 
     /// Publishes a text or binary message. It can be called on any thread, and never waits. Returns the message's ID.
     ///
-    /// Without a broker, the subscribers of this worker have the message when this returns, and those of other workers
-    /// get it in their next turn. With a broker, all subscribers get it when the broker returns it.
+    /// Without a broker, the message is queued for the subscribers of this worker when this returns, unless 16,384
+    /// deliveries are still to be made, and other workers deliver it in their next turn. With a broker, all subscribers
+    /// get it when the broker returns it. No return value tells whether a client has received it.
     ///
     /// # Errors
     /// Returns an error if the name or the message is invalid, or if the broker is unavailable. The message is then not
@@ -177,7 +179,7 @@ impl Topics {
     }
 
     /// Joins a topic as a member. The member leaves when the returned value is dropped. The same name may join several
-    /// times; it has left when it has left as often. Subscribers of `$presence/` followed by the topic's name get a
+    /// times, such as from two windows; it leaves when the last of these values is dropped. Subscribers of `$presence/` followed by the topic's name get a
     /// message for each member that joins, `{"joined":"name","info":"…"}`, or leaves, `{"left":"name"}`.
     ///
     /// # Errors
@@ -199,8 +201,8 @@ impl Topics {
         Ok(Membership { hub: self.hub.clone(), topic, name: member.name })
     }
 
-    /// Returns the members of a topic, in the order of their names. Members on other machines are only known while
-    /// somebody here has joined the topic or listens to its presence.
+    /// Returns the members of a topic, in the order of their names. Members of other processes are only known while
+    /// somebody here has joined the topic or listens to its presence, and not in the first moments after that.
     pub fn members(&self, topic: &str) -> Vec<Member> {
         lock(&self.hub.presence).members(topic)
     }

@@ -101,13 +101,13 @@ impl Remote {
 
     pub(super) fn publish(&self, topic: &str, payload: Bytes, keep: usize) -> Result<(), BrokerError> {
         let shared = &self.shared;
+        if payload.len() > shared.most_bytes.load(Ordering::Relaxed) && shared.is_connected.load(Ordering::Acquire) {
+            return Err(BrokerError::TooLarge);
+        }
         let is_full = shared.messages.load(Ordering::Relaxed) >= QUEUE_MESSAGES
             || shared.bytes.load(Ordering::Relaxed).saturating_add(payload.len()) > QUEUE_BYTES;
         if is_full || !shared.is_connected.load(Ordering::Acquire) {
             return Err(BrokerError::Unavailable);
-        }
-        if payload.len() > shared.most_bytes.load(Ordering::Relaxed) {
-            return Err(BrokerError::TooLarge);
         }
         shared.messages.fetch_add(1, Ordering::Relaxed);
         shared.bytes.fetch_add(payload.len(), Ordering::Relaxed);

@@ -25,8 +25,8 @@ pub enum SlowReader {
     DropNewest,
     /// Of each topic, only the latest message waits, even if there is room for more.
     LatestOnly,
-    /// The subscription ends, and a WebSocket closes with the code 1008. A client that reconnects and resumes misses
-    /// nothing as long as the topic's history reaches back far enough.
+    /// The subscription ends, and a WebSocket closes with the code 1008, also if messages were lost for another reason. A
+    /// client that reconnects and resumes misses nothing as long as the topic's history reaches back far enough.
     Disconnect,
 }
 
@@ -62,21 +62,24 @@ impl Topic {
         self
     }
 
-    /// Sets the most messages that may wait for a subscriber; the default is 256. Their bytes are limited to 1 MiB,
-    /// except that one message may always wait. For a WebSocket, 64 KiB more wait in its connection.
+    /// Sets the most messages that may wait for a subscriber; the default is 256, and 0 counts as 1. Their bytes are
+    /// limited to 1 MiB, except that one message may always wait. Messages from the history do not count. For a WebSocket
+    /// or an event stream, 64 KiB more wait in its connection.
     pub fn queue(mut self, messages: usize) -> Topic {
         self.most_waiting = Some(messages.max(1));
         self
     }
 
-    /// Keeps the last messages of each topic, so that subscribers can begin with them or resume after a message that
-    /// they know.
+    /// Keeps the last messages of each topic, none by default, so that subscribers can begin with them or resume after a
+    /// message that they know. They are in memory, at most 4 MiB of each topic and 256 MiB in all (a text counts about three
+    /// times), and without a broker of at most 10,000 topics.
     pub fn history(mut self, messages: usize) -> Topic {
         self.history = messages;
         self
     }
 
-    /// Sets a function that makes the message to deliver of the topic, the ID and the published message. It runs once for
+    /// Sets a function that turns each published message into the one that subscribers get. Its arguments are the topic's
+    /// name, the ID and the message. It runs once for
     /// each message in each process, not for each subscriber; with a broker, once for each filter to which somebody in the
     /// process listens. With it, clients of a WebSocket can learn the ID. If it panics, the message is delivered as it was
     /// published.
@@ -120,9 +123,10 @@ impl Rule {
 pub struct Counts {
     /// The filter of the topics.
     pub filter: String,
-    /// The number of messages that were published here or have arrived from the broker.
+    /// The number of messages that were published here or, with a broker, have arrived from it, once for each filter.
     pub published: u64,
-    /// The number of messages that were not delivered to a subscriber, counted once for each subscriber.
+    /// The number of messages that were dropped because a subscriber was slow, counted once for each subscriber, without
+    /// those that waited when a subscription ended.
     pub dropped: u64,
     /// The number of subscriptions that ended because the subscriber was slow.
     pub disconnected: u64,

@@ -69,6 +69,8 @@ impl Subscriber {
             state.replayed.1 += published.cost();
             state.push(published);
         }
+        // A client that resumes after an unknown message must not be disconnected for it again and again.
+        state.missed &= state.sink.is_none();
         state.place = Some(place);
         state.wake();
     }
@@ -92,10 +94,16 @@ impl Subscriber {
             }
             *place = published.place;
         }
+        let is_gap = state.missed || published.follows_gap;
+        if is_gap && state.sink.is_some() && published.rule.settings.slow_reader == SlowReader::Disconnect {
+            // A frame cannot say that messages were lost, but a client that connects again and resumes gets them.
+            return state.cut(published);
+        }
         if state.waiting.is_empty()
             && let Some(sink) = &state.sink
             && sink.upgrade().is_none_or(|sink| sink.take(published))
         {
+            state.missed = false;
             return;
         }
         state.add(published);
@@ -160,16 +168,19 @@ impl State {
                     dropped.fetch_add(1, Ordering::Relaxed);
                     return;
                 }
-                SlowReader::Disconnect => {
-                    published.rule.disconnected.fetch_add(1, Ordering::Relaxed);
-                    (self.is_cut, self.bytes, self.replayed) = (true, 0, (0, 0));
-                    self.waiting = VecDeque::new();
-                    return self.wake();
-                }
+                SlowReader::Disconnect => return self.cut(published),
             }
             dropped.fetch_add(1, Ordering::Relaxed);
         }
         self.push(published.clone());
+        self.wake();
+    }
+
+    /// Ends the subscription because of a message that cannot be delivered.
+    fn cut(&mut self, published: &Published) {
+        published.rule.disconnected.fetch_add(1, Ordering::Relaxed);
+        (self.is_cut, self.bytes, self.replayed) = (true, 0, (0, 0));
+        self.waiting = VecDeque::new();
         self.wake();
     }
 

@@ -3,7 +3,7 @@
 use super::WebSocket;
 use super::deflate::{Codec, Deflate};
 use super::upgrade::Settings;
-use crate::{HeaderName, HeaderValue, StatusCode};
+use crate::{HeaderName, HeaderValue, IntoResponse, Response, StatusCode};
 use bytes::BytesMut;
 use highwire_engine::connect;
 use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter};
@@ -140,7 +140,7 @@ impl Connect {
     }
 
     /// Offers permessage-deflate. [`Deflate::client_context_takeover`] and
-    /// [`client_max_window_bits`](Deflate::client_max_window_bits) are about our messages here.
+    /// [`client_max_window_bits`](Deflate::client_max_window_bits) concern the messages that this program sends.
     pub fn deflate(mut self, settings: Deflate) -> Connect {
         self.deflate = Some(settings);
         self
@@ -159,7 +159,7 @@ impl Connect {
         self
     }
 
-    /// Sets the time after which a silent server gets a Ping frame, as
+    /// Sets the time after which a silent server gets a Ping frame, 30 seconds by default, as
     /// [`WebSocketUpgrade::ping_interval`](super::WebSocketUpgrade::ping_interval) does.
     pub fn ping_interval(mut self, interval: impl Into<Option<Duration>>) -> Connect {
         self.ping_interval = interval.into();
@@ -431,6 +431,14 @@ impl fmt::Display for ConnectError {
             ConnectError::Handshake(reason) => f.write_str(reason),
             ConnectError::TimedOut => f.write_str("the time limit has passed"),
         }
+    }
+}
+
+/// Responds with 502, and logs the reason.
+impl IntoResponse for ConnectError {
+    fn into_response(self) -> Response {
+        highwire_engine::log!(Failure, warn, error = %self, "a WebSocket could not be opened");
+        Response::error(StatusCode::BAD_GATEWAY, "another server could not be reached\n")
     }
 }
 

@@ -35,7 +35,8 @@ thread_local! {
 /// Settings of permessage-deflate for [`WebSocketUpgrade::deflate`](super::WebSocketUpgrade::deflate).
 ///
 /// By default, neither end refers to its earlier messages (no context takeover), messages of 128 bytes or more are
-/// compressed, and the level is 6. A secret and text of an attacker should not be in the same compressed message,
+/// compressed, and the level is 6. Messages of [topics](crate::topics) are compressed once for all connections, at level 6, and
+/// only for those without context takeover and with the full window; others get them uncompressed. A secret and text of an attacker should not be in the same compressed message,
 /// because its length can then reveal the secret; with context takeover, this also holds for different messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -85,7 +86,7 @@ impl Deflate {
         self
     }
 
-    /// Sets the level, from 1 (fast) to 9 (small).
+    /// Sets the level, from 1 (fast) to 9 (small); the default is 6.
     pub fn level(mut self, level: u32) -> Deflate {
         self.level = level.clamp(1, 9);
         self
