@@ -241,7 +241,7 @@ impl<S: Service> Thread<S> {
         self.worker.context.inbox.take_local(&mut self.tasks);
         // A thread serves one connection, and has no driver that could open another.
         for attempt in self.worker.context.take_connects() {
-            attempt.borrow_mut().end(Err(std::io::ErrorKind::Unsupported.into()));
+            attempt.promise.keep(Err(std::io::ErrorKind::Unsupported.into()));
         }
         self.worker.context.take_cancelled();
         for task in std::mem::take(&mut self.tasks) {

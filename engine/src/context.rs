@@ -1,7 +1,7 @@
 //! The context of a worker's thread for tasks and handlers: clock, timers, spawned tasks.
 
 use super::connect::Attempt;
-use super::pool::Asked;
+use super::promise::Asked;
 use super::shared::Shared;
 use crate::quiet;
 use highwire_io::wake::{InTurn, TaskInbox, TaskNumber};
@@ -27,7 +27,7 @@ pub(crate) struct Context {
     timers: RefCell<BTreeMap<TimerKey, Waker>>,
     tasks: RefCell<Tasks>,
     /// The attempts to connect that the worker has not begun.
-    connects: RefCell<Vec<Rc<RefCell<Attempt>>>>,
+    connects: RefCell<Vec<Attempt>>,
     /// True if a task may have cancelled an attempt.
     has_cancelled: Cell<bool>,
 }
@@ -205,7 +205,7 @@ impl Context {
     }
 
     /// Takes the attempts to connect that the worker has not begun.
-    pub(crate) fn take_connects(&self) -> Vec<Rc<RefCell<Attempt>>> {
+    pub(crate) fn take_connects(&self) -> Vec<Attempt> {
         std::mem::take(&mut *self.connects.borrow_mut())
     }
 
@@ -279,7 +279,7 @@ fn with<T>(use_it: impl FnOnce(&Context) -> T) -> T {
 }
 
 /// Asks the worker to connect.
-pub(crate) fn ask_to_connect(attempt: Rc<RefCell<Attempt>>) {
+pub(crate) fn ask_to_connect(attempt: Attempt) {
     with(|context| context.connects.borrow_mut().push(attempt));
 }
 

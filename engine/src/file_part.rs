@@ -5,7 +5,7 @@
 //! shrunk and ends before the range does, the body fails, because the head has announced the length.
 
 use crate::context;
-use crate::pool::Asked;
+use crate::promise::Asked;
 use crate::time::{Sleep, sleep};
 use bytes::Bytes;
 use highwire_io::Instant;

@@ -1,9 +1,9 @@
 //! A bounded pool of threads for blocking work. Threads start when they are needed, and stay until the pool is dropped.
 
+use super::promise::{Asked, Promise, promise};
 use super::quiet;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
 
 /// The stack size of a pool thread in bytes. It is enough for handlers without deep recursion.
 const STACK_BYTES: usize = 512 * 1024;
@@ -58,14 +58,9 @@ impl Pool {
 
     /// Queues a job. The caller polls the returned [`Asked`] for the job's result.
     pub(crate) fn ask<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Asked<T> {
-        let place = Arc::new(Mutex::new(Place { result: None, is_over: false, waker: None }));
-        let asked = Asked { place: place.clone() };
-        let answer = Box::new(|promise: Promise<T>| {
-            let result = job();
-            promise.lock().result = Some(result);
-        });
+        let (promise, asked) = promise();
         // If the pool refuses the job, the promise is dropped, which ends `asked` without a result.
-        drop(self.offer(Promise { place }, answer));
+        drop(self.offer(promise, Box::new(|promise: Promise<T>| promise.keep(job()))));
         asked
     }
 
@@ -103,52 +98,6 @@ fn work(inner: &Inner) {
     }
 }
 
-/// The result of a job of the blocking pool, for the task that has queued the job.
-pub struct Asked<T> {
-    place: Arc<Mutex<Place<T>>>,
-}
-
-struct Place<T> {
-    result: Option<T>,
-    is_over: bool,
-    waker: Option<Waker>,
-}
-
-impl<T> Asked<T> {
-    /// Polls for the result. Returns `None` if the job has not run, for example because the pool was full, or has
-    /// panicked.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        if place.is_over {
-            return Poll::Ready(place.result.take());
-        }
-        place.waker = Some(cx.waker().clone());
-        Poll::Pending
-    }
-}
-
-/// The job's end of an [`Asked`]. When it is dropped, the job is over.
-struct Promise<T> {
-    place: Arc<Mutex<Place<T>>>,
-}
-
-impl<T> Promise<T> {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Place<T>> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<T> Drop for Promise<T> {
-    fn drop(&mut self) {
-        let waker = {
-            let mut place = self.lock();
-            place.is_over = true;
-            place.waker.take()
-        };
-        waker.into_iter().for_each(Waker::wake);
-    }
-}
-
 impl Drop for Pool {
     fn drop(&mut self) {
         let mut state = self.inner.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,6 +112,7 @@ impl Drop for Pool {
 mod tests {
     use super::*;
     use std::sync::mpsc;
+    use std::task::{Context, Poll, Waker};
 
     #[test]
     fn a_full_pool_refuses_and_one_that_was_full_goes_on() {

@@ -3,7 +3,8 @@
 use super::budget::Budget;
 use super::config::Config;
 use super::peers::PeerCounts;
-use super::pool::{Asked, Pool};
+use super::pool::Pool;
+use super::promise::Asked;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 

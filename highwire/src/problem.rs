@@ -152,7 +152,7 @@ impl Problem {
 }
 
 /// Writes a text as a JSON string (RFC 8259 section 7).
-fn write_text(json: &mut String, text: &str) {
+pub(crate) fn write_text(json: &mut String, text: &str) {
     json.push('"');
     for character in text.chars() {
         match character {

@@ -4,6 +4,7 @@ use super::error::TlsError;
 use super::session::{Progress, Session};
 use super::side::Client;
 use crate::context;
+use crate::promise::{Promise, promise};
 use crate::raw::{Ended, RAW_BYTES, Raw, RawReader, RawStream, RawWriter};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -12,7 +13,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 /// Performs a TLS handshake with a server on a raw stream, and returns the stream of the decrypted bytes. The server's
 /// certificate must be valid for `name`, as far as the configuration verifies certificates. There is no deadline.
@@ -32,45 +33,11 @@ pub async fn connect(
     let (reader, mut writer) = stream.split();
     // Fails if the connection is broken, which the next read reports.
     let _ = writer.queue(hello.into());
-    let waiting = Waiting(Rc::new(RefCell::new(Handshake::default())));
-    let handshake = waiting.0.clone();
-    context::spawn(Pump { session, reader, writer: Some(writer), raw: None, handshake, peer_ended: false });
-    poll_fn(|cx| {
-        let mut state = waiting.0.borrow_mut();
-        match state.result.take() {
-            Some(result) => Poll::Ready(result),
-            None => {
-                state.waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
-        }
-    })
-    .await
-}
-
-#[derive(Default)]
-struct Handshake {
-    result: Option<Result<RawStream, TlsError>>,
-    waker: Option<Waker>,
-    /// The waker of the task between the two streams.
-    pump: Option<Waker>,
-    /// True if nobody waits for the result any more.
-    is_over: bool,
-}
-
-/// The end of a handshake that the caller has. When it is dropped, the handshake ends.
-struct Waiting(Rc<RefCell<Handshake>>);
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        let unused = {
-            let mut handshake = self.0.borrow_mut();
-            handshake.is_over = true;
-            handshake.pump.take().into_iter().for_each(Waker::wake);
-            handshake.result.take()
-        };
-        drop(unused);
-    }
+    let (promise, mut asked) = promise();
+    let promise = Some(promise);
+    context::spawn(Pump { session, reader, writer: Some(writer), raw: None, promise, peer_ended: false });
+    let result = poll_fn(|cx| asked.poll(cx)).await;
+    result.unwrap_or_else(|| Err(TlsError::Local("the worker has ended".into())))
 }
 
 /// The bytes that a session of rustls takes, about.
@@ -84,16 +51,17 @@ struct Pump {
     writer: Option<RawWriter>,
     /// The decrypted bytes, after the handshake.
     raw: Option<Rc<RefCell<Raw>>>,
-    handshake: Rc<RefCell<Handshake>>,
+    /// The promise of the decrypted bytes' stream, during the handshake.
+    promise: Option<Promise<Result<RawStream, TlsError>>>,
     /// True if the server has ended its direction.
     peer_ended: bool,
 }
 
 impl Pump {
-    fn end_handshake(&self, result: Result<RawStream, TlsError>) {
-        let mut handshake = self.handshake.borrow_mut();
-        handshake.result = Some(result);
-        handshake.waker.take().into_iter().for_each(Waker::wake);
+    fn end_handshake(&mut self, error: TlsError) {
+        if let Some(promise) = self.promise.take() {
+            promise.keep(Err(error));
+        }
     }
 
     fn write(&mut self, bytes: Vec<u8>) {
@@ -107,7 +75,7 @@ impl Pump {
     fn fail(&mut self, error: TlsError) {
         match &self.raw {
             Some(raw) => raw.borrow_mut().end(Ended::Broken),
-            None => self.end_handshake(Err(error)),
+            None => self.end_handshake(error),
         }
         self.writer = None;
     }
@@ -138,7 +106,7 @@ impl Pump {
                     match &self.raw {
                         Some(raw) => raw.borrow_mut().end(if is_idle { Ended::Idle } else { Ended::Broken }),
                         None => {
-                            self.end_handshake(Err(TlsError::Peer("it has ended the connection".into())));
+                            self.end_handshake(TlsError::Peer("it has ended the connection".into()));
                             self.writer = None;
                         }
                     }
@@ -156,9 +124,9 @@ impl Pump {
                         if self.reader.ended() == Some(Ended::Draining) {
                             raw.borrow_mut().drain();
                         }
-                        let mut handshake = self.handshake.borrow_mut();
-                        handshake.result = Some(Ok(RawStream::new(raw.clone())));
-                        handshake.waker.take().into_iter().for_each(Waker::wake);
+                        if let Some(promise) = self.promise.take() {
+                            promise.keep(Ok(RawStream::new(raw.clone())));
+                        }
                         raw
                     });
                     if !plain.is_empty() {
@@ -216,7 +184,7 @@ impl Pump {
 impl Future for Pump {
     type Output = ();
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.handshake.borrow_mut().pump = Some(cx.waker().clone());
+        self.promise.iter().for_each(|promise| promise.watch(cx.waker()));
         let has_ended = self.peer_ended || self.receive(cx);
         self.send(cx);
         let held = self.raw.as_ref().map_or(0, |raw| {
@@ -226,7 +194,7 @@ impl Future for Pump {
         let held = held + self.session.held_bytes() + SESSION_BYTES;
         self.reader.keep(held);
         let is_finished = self.raw.as_ref().is_some_and(|raw| raw.borrow().is_finished());
-        let is_abandoned = self.raw.is_none() && self.handshake.borrow().is_over;
+        let is_abandoned = self.promise.as_ref().is_some_and(Promise::is_abandoned);
         if is_abandoned || (self.writer.is_none() && (has_ended || is_finished)) {
             return Poll::Ready(());
         }

@@ -8,17 +8,17 @@ use crate::connect::Attempt;
 use crate::connection::Connection;
 use crate::context::TaskKind;
 use crate::listen::ListenerSetup;
+use crate::promise::Promise;
 use crate::quiet;
+use crate::raw::RawStream;
 use crate::remote::Remote;
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_io::{Completion, Instant, ListenerId, Op, Peer, Queue, Sink, SocketId};
 use highwire_proto::Head;
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(super) struct WorkerState<S> {
     pub(super) count: usize,
     pub(super) calls: Calls,
     /// The attempts to connect that are in progress, by their tokens.
-    pub(super) attempts: HashMap<u64, Rc<RefCell<Attempt>>>,
+    pub(super) attempts: HashMap<u64, Promise<io::Result<RawStream>>>,
     pub(super) last_attempt: u64,
     pub(super) head: Head,
     pub(super) listeners: Vec<ListenerId>,
@@ -263,28 +263,27 @@ impl<S: Service> WorkerState<S> {
         self.remote.connections.store(self.count as u32, Ordering::Relaxed);
     }
 
-    /// Begins the attempts to connect that tasks have asked for, and cancels those that nobody waits for any more.
+    /// Begins the connections that tasks have requested, and cancels the attempts whose tasks have stopped waiting.
     pub(super) fn begin_connects(&mut self, queue: &mut Queue) {
         if !self.cx.context.has_connects() {
             return;
         }
-        for attempt in self.cx.context.take_connects() {
-            let Some(address) = attempt.borrow_mut().address.take() else { continue };
+        for Attempt { address, promise } in self.cx.context.take_connects() {
             // An attempt has a descriptor, so it counts as a connection.
             let has_memory = self.cx.share.take(CONNECTION_BYTES);
             if !has_memory || !self.cx.shared.admit_opened() {
                 if has_memory {
                     self.cx.share.give(CONNECTION_BYTES);
                 }
-                attempt.borrow_mut().end(Err(io::ErrorKind::QuotaExceeded.into()));
+                promise.keep(Err(io::ErrorKind::QuotaExceeded.into()));
                 continue;
             }
             self.last_attempt += 1;
             queue.push(Op::Connect { token: self.last_attempt, address });
-            self.attempts.insert(self.last_attempt, attempt);
+            self.attempts.insert(self.last_attempt, promise);
         }
         if self.cx.context.take_cancelled() {
-            let cancelled = self.attempts.iter().filter(|(_, attempt)| attempt.borrow().is_cancelled);
+            let cancelled = self.attempts.iter().filter(|(_, promise)| promise.is_abandoned());
             for token in cancelled.map(|(&token, _)| token).collect::<Vec<_>>() {
                 queue.push(Op::CancelConnect { token });
                 self.end_attempt(token);
@@ -292,22 +291,22 @@ impl<S: Service> WorkerState<S> {
         }
     }
 
-    /// Ends an attempt that has opened no connection. Returns the attempt.
-    fn end_attempt(&mut self, token: u64) -> Option<Rc<RefCell<Attempt>>> {
-        let attempt = self.attempts.remove(&token)?;
+    /// Ends an attempt that has opened no connection. Returns the promise of its result.
+    fn end_attempt(&mut self, token: u64) -> Option<Promise<io::Result<RawStream>>> {
+        let promise = self.attempts.remove(&token)?;
         self.cx.share.give(CONNECTION_BYTES);
         self.cx.shared.dismiss_unopened();
-        Some(attempt)
+        Some(promise)
     }
 
     fn connection_opened(&mut self, token: u64, socket: SocketId, queue: &mut Queue) {
-        let Some(attempt) = self.attempts.remove(&token) else { return queue.push(Op::Abort { socket }) };
+        let Some(promise) = self.attempts.remove(&token) else { return queue.push(Op::Abort { socket }) };
         let (connection, stream) = Connection::opened(socket, &mut self.cx);
         self.keep(connection);
         if self.cx.draining {
             self.with(socket, queue, |connection, worker, _, queue| connection.drain(worker, queue));
         }
-        attempt.borrow_mut().end(Ok(stream));
+        promise.keep(Ok(stream));
         if !self.cx.shared.has_room() {
             self.pause_accept(queue);
         }
@@ -450,8 +449,8 @@ impl<S: Service> Sink for WorkerState<S> {
             Completion::Woken => (self.woken, self.handed) = (true, true),
             Completion::Connected { token, socket } => self.connection_opened(token, socket, queue),
             Completion::ConnectFailed { token, error } => {
-                if let Some(attempt) = self.end_attempt(token) {
-                    attempt.borrow_mut().end(Err(error));
+                if let Some(promise) = self.end_attempt(token) {
+                    promise.keep(Err(error));
                 }
             }
         }

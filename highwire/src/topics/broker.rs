@@ -10,8 +10,9 @@ use std::sync::{Arc, Weak};
 
 /// Carries messages between machines.
 ///
-/// The topics tell a broker which filters somebody here listens to, and give it messages as opaque bytes. The broker
-/// reports through its [`Link`] what it receives. All methods return at once; a broker works on a thread of its own.
+/// The topics tell a broker which filters have a listener in this process, and give it messages as opaque bytes. The
+/// broker reports through its [`Link`] what it receives. All methods return at once; a broker works on a thread of its
+/// own.
 pub trait Broker: Send + Sync + 'static {
     /// Begins to connect. Called once, before all other methods.
     fn start(&self, link: Link);

@@ -47,8 +47,8 @@ impl From<BrokerError> for PublishError {
 pub enum SubscribeError {
     /// The filter is invalid.
     Filter(InvalidTopic),
-    /// [`Start::Last`](super::Start::Last) and [`Start::After`](super::Start::After) need a filter without a wildcard, whose
-    /// topic has a history.
+    /// [`Start::Last`](super::Start::Last) and [`Start::After`](super::Start::After) need a filter without a wildcard,
+    /// whose topic has a history.
     NoHistory,
     /// The WebSocket has 1,000 subscriptions.
     TooMany,

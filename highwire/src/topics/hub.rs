@@ -2,7 +2,7 @@
 
 use super::broker::{Broker, Payload};
 use super::error::PublishError;
-use super::filter::{self, PRESENCE};
+use super::filter::{self, InvalidTopic, PRESENCE};
 use super::history::{History, Start};
 use super::local::{Item, Local, Mailbox};
 use super::message::{MessageId, Published};
@@ -28,10 +28,10 @@ const SAMPLED: usize = 16;
 /// The most bytes of all histories. Beyond it, each topic to which something is published keeps only that message.
 const HISTORIES_BYTES: usize = 256 * 1024 * 1024;
 
-/// The time in which changes of the members here are collected before other machines are told.
+/// The time during which changes of the members here are collected before the broker gets them for other machines.
 const GATHERED: Duration = Duration::from_millis(200);
 
-/// The interval in which other machines are told of the members here, even if there is no change.
+/// The interval of reports of the members here to other machines. Reports are sent even if there is no change.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// The state that all workers share.
@@ -49,7 +49,7 @@ pub(crate) struct Hub {
     /// The bytes of all histories.
     kept: AtomicUsize,
     pub(super) presence: Mutex<presence::Presence>,
-    /// The filters that somebody here listens to, and their numbers of listeners. Only with a broker.
+    /// The number of listeners in this process to each filter. Only with a broker.
     listened: Mutex<HashMap<String, usize>>,
     pub(super) broker: Option<Box<dyn Broker>>,
     pub(super) is_connected: AtomicBool,
@@ -87,6 +87,12 @@ impl Hub {
         self.rules.iter().find(|rule| filter::matches(&rule.filter, topic)).unwrap_or(&self.presence_rule)
     }
 
+    /// Returns true if the filter is the name of a topic that has a history.
+    pub(super) fn has_history(&self, filter: &str) -> Result<bool, InvalidTopic> {
+        let has_wildcard = filter::check_filter(filter)?;
+        Ok(!has_wildcard && self.rule(filter).settings.history > 0)
+    }
+
     fn next_id(&self) -> MessageId {
         MessageId { node: self.node, number: self.number.fetch_add(1, Ordering::Relaxed) + 1 }
     }
@@ -102,7 +108,8 @@ impl Hub {
         Ok(id)
     }
 
-    /// Delivers a message to the subscribers here: to those whose filter matches its topic, or only to those of `filter`.
+    /// Delivers a message to the subscribers here: to those whose filter matches its topic, or only to those of
+    /// `filter`.
     fn accept(self: &Arc<Hub>, published: Published, filter: Option<Arc<str>>) {
         let rule = published.rule.clone();
         rule.published.fetch_add(1, Ordering::Relaxed);
@@ -111,7 +118,8 @@ impl Hub {
             if !has_history {
                 return hub.post(Item::Message(Arc::new(published), filter));
             }
-            // With a broker, the history was created when somebody began to listen, and is gone if nobody does.
+            // With a broker, `listen` creates the history for the first listener, and `unlisten` drops it after the
+            // last.
             let history = match filter {
                 Some(_) => lock(&hub.histories).get(&published.topic).cloned(),
                 None => Some(hub.history(&published.topic, &rule)),
@@ -187,7 +195,7 @@ impl Hub {
         if let Some(history) = histories.get(topic) {
             return history.clone();
         }
-        // With a broker, somebody here listens to each topic with a history, so none can be dropped.
+        // With a broker, each topic with a history has a listener in this process, so none can be dropped.
         if histories.len() >= HISTORIES && self.broker.is_none() {
             let sample = histories.iter().take(SAMPLED);
             let unused = sample.min_by_key(|(_, history)| lock(history).used).map(|(topic, _)| topic.clone());
@@ -204,14 +212,12 @@ impl Hub {
     pub(super) fn replay(&self, topic: &str, start: Start, subscriber: &Subscriber) {
         let history = lock(&self.histories).get(topic).cloned();
         if let Some(history) = history {
-            let history = lock(&history);
-            let (messages, missed, place) = history.since(start);
-            subscriber.replay(messages, missed, place);
+            subscriber.replay(&lock(&history), start);
         }
     }
 
-    /// Listens to a filter on the broker, if nobody here did. Creates the topic's history before, so that the broker can
-    /// complete it.
+    /// Counts a listener to a filter. For the first one in this process, subscribes on the broker. Creates the topic's
+    /// history before, so that the broker can complete it.
     pub(super) fn listen(&self, filter: &str, has_history: bool) {
         let Some(broker) = &self.broker else { return };
         let mut listened = lock(&self.listened);
@@ -229,7 +235,7 @@ impl Hub {
         }
     }
 
-    /// Stops listening to a filter on the broker, if nobody else here listens.
+    /// Stops counting a listener to a filter. After the last one in this process, unsubscribes on the broker.
     pub(super) fn unlisten(&self, filter: &str) {
         let Some(broker) = &self.broker else { return };
         let mut listened = lock(&self.listened);

@@ -179,8 +179,9 @@ impl Topics {
     }
 
     /// Joins a topic as a member. The member leaves when the returned value is dropped. The same name may join several
-    /// times, such as from two windows; it leaves when the last of these values is dropped. Subscribers of `$presence/` followed by the topic's name get a
-    /// message for each member that joins, `{"joined":"name","info":"…"}`, or leaves, `{"left":"name"}`.
+    /// times, such as from two windows; it leaves when the last of these values is dropped. Subscribers of `$presence/`
+    /// followed by the topic's name get a message for each member that joins, `{"joined":"name","info":"…"}`, or
+    /// leaves, `{"left":"name"}`.
     ///
     /// # Errors
     /// Returns an error if the topic's name is invalid, the member's name or information is longer than 256 bytes, or the
@@ -202,7 +203,7 @@ impl Topics {
     }
 
     /// Returns the members of a topic, in the order of their names. Members of other processes are only known while
-    /// somebody here has joined the topic or listens to its presence, and not in the first moments after that.
+    /// a member or a listener of its presence is in this process, and not in the first moments after that.
     pub fn members(&self, topic: &str) -> Vec<Member> {
         lock(&self.hub.presence).members(topic)
     }

@@ -24,7 +24,7 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'.').add(b'*').add(b'>').add
 
 /// A [`Broker`] that shares topics through NATS (feature `nats`).
 ///
-/// NATS keeps no messages, so the history of a topic begins on each machine when somebody there begins to listen to it,
+/// NATS keeps no messages, so the history of a topic begins on each machine with the topic's first listener there,
 /// and begins anew when the connection was lost.
 #[derive(Debug)]
 pub struct Nats {
@@ -200,7 +200,8 @@ impl Session for Connected {
     async fn receive(&mut self) -> String {
         loop {
             match self.events.recv().await {
-                // After these, messages may be lost, so the client is not left to connect again by itself.
+                // Messages may have been lost. A new session also fetches the histories, which the client's own
+                // reconnection would not do.
                 Some(Event::Disconnected | Event::Closed | Event::Draining) | None => {
                     return "the connection was closed".into();
                 }

@@ -1,5 +1,6 @@
 //! Presence: the members of topics, here and on other machines.
 
+use crate::problem::write_text;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,7 +126,7 @@ impl Presence {
         changes
     }
 
-    /// Forgets the members of other machines, because nobody here listens to the topic any more.
+    /// Forgets the members of other machines. The hub calls this when the topic's last listener here has left.
     pub(super) fn forget_others(&mut self, topic: &str) {
         if let Some(members) = self.topics.get_mut(topic) {
             members.elsewhere.clear();
@@ -167,28 +168,22 @@ impl Presence {
 impl Change {
     /// Returns the change as the JSON text of a message.
     pub(super) fn to_json(&self) -> String {
+        let mut json = String::new();
         match self {
             Change::Joined(member) => {
-                format!("{{\"joined\":{},\"info\":{}}}", quote(&member.name), quote(&member.info))
+                json.push_str("{\"joined\":");
+                write_text(&mut json, &member.name);
+                json.push_str(",\"info\":");
+                write_text(&mut json, &member.info);
             }
-            Change::Left(name) => format!("{{\"left\":{}}}", quote(name)),
+            Change::Left(name) => {
+                json.push_str("{\"left\":");
+                write_text(&mut json, name);
+            }
         }
+        json.push('}');
+        json
     }
-}
-
-/// Returns a text as a JSON string.
-fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => quoted.extend(['\\', character]),
-            '\0'..='\x1f' => quoted.push_str(&format!("\\u{:04x}", u32::from(character))),
-            _ => quoted.push(character),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 #[cfg(test)]

@@ -32,9 +32,9 @@ return redis.call('PUBLISH', ARGV[4], ARGV[1])";
 
 /// A [`Broker`] that shares topics through Redis or Valkey (feature `redis`).
 ///
-/// Each process has two connections: one listens, only to what somebody here listens to, the other sends. The last
-/// messages of topics with a history are kept in Redis for 24 hours after the latest of them, so that any machine can
-/// resume a client.
+/// Each process has two connections: one receives the messages of the filters that have a listener in the process, the
+/// other sends. The last messages of topics with a history are kept in Redis for 24 hours after the latest of them, so
+/// that any machine can resume a client.
 #[derive(Debug)]
 pub struct Redis {
     server: Server,

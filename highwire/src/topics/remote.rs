@@ -55,7 +55,8 @@ pub(super) trait Session {
     /// Returns the most bytes of a message.
     fn most_bytes(&self) -> usize;
 
-    /// Listens to at most [`BATCH`] filters, each with true if the broker must report the topic's history ([`Link::history`]).
+    /// Listens to at most [`BATCH`] filters, each with true if the broker must report the topic's history
+    /// ([`Link::history`]).
     fn subscribe(&mut self, filters: &[(String, bool)]) -> impl Future<Output = Result<(), String>>;
 
     /// Stops listening to a filter.
@@ -135,7 +136,7 @@ impl Shared {
     }
 }
 
-/// The filters that somebody here listens to, with true for topics that have a history.
+/// The filters that have a listener in this process, with true for topics that have a history.
 type Filters = HashMap<String, bool>;
 
 /// Keeps the connection until the topics are gone.

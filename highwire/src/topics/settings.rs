@@ -25,8 +25,8 @@ pub enum SlowReader {
     DropNewest,
     /// Of each topic, only the latest message waits, even if there is room for more.
     LatestOnly,
-    /// The subscription ends, and a WebSocket closes with the code 1008, also if messages were lost for another reason. A
-    /// client that reconnects and resumes misses nothing as long as the topic's history reaches back far enough.
+    /// The subscription ends, and a WebSocket closes with the code 1008, also if messages were lost for another reason.
+    /// A client that reconnects and resumes misses nothing as long as the topic's history reaches back far enough.
     Disconnect,
 }
 
@@ -63,26 +63,25 @@ impl Topic {
     }
 
     /// Sets the most messages that may wait for a subscriber; the default is 256, and 0 counts as 1. Their bytes are
-    /// limited to 1 MiB, except that one message may always wait. Messages from the history do not count. For a WebSocket
-    /// or an event stream, 64 KiB more wait in its connection.
+    /// limited to 1 MiB, except that one message may always wait. Messages from the history do not count. For a
+    /// WebSocket or an event stream, 64 KiB more wait in its connection.
     pub fn queue(mut self, messages: usize) -> Topic {
         self.most_waiting = Some(messages.max(1));
         self
     }
 
-    /// Keeps the last messages of each topic, none by default, so that subscribers can begin with them or resume after a
-    /// message that they know. They are in memory, at most 4 MiB of each topic and 256 MiB in all (a text counts about three
-    /// times), and without a broker of at most 10,000 topics.
+    /// Keeps the last messages of each topic, none by default, so that subscribers can begin with them or resume after
+    /// a message that they know. They are in memory, at most 4 MiB of each topic and 256 MiB in all (a text counts
+    /// about three times), and without a broker of at most 10,000 topics.
     pub fn history(mut self, messages: usize) -> Topic {
         self.history = messages;
         self
     }
 
-    /// Sets a function that turns each published message into the one that subscribers get. Its arguments are the topic's
-    /// name, the ID and the message. It runs once for
-    /// each message in each process, not for each subscriber; with a broker, once for each filter to which somebody in the
-    /// process listens. With it, clients of a WebSocket can learn the ID. If it panics, the message is delivered as it was
-    /// published.
+    /// Sets a function that turns each published message into the one that subscribers get. Its arguments are the
+    /// topic's name, the ID and the message. It runs once for each message in each process, not for each subscriber;
+    /// with a broker, once for each filter that has a listener in the process. With it, clients of a WebSocket can
+    /// learn the ID. If it panics, the message is delivered as it was published.
     pub fn format(mut self, format: impl Fn(&str, MessageId, &Message) -> Message + Send + Sync + 'static) -> Topic {
         self.format = Some(Arc::new(format));
         self

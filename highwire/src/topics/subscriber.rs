@@ -1,6 +1,6 @@
 //! The messages that wait for a subscriber.
 
-use super::history::Start;
+use super::history::{History, Start};
 use super::message::{Delivery, Published};
 use super::settings::{QUEUE_BYTES, SlowReader};
 use std::cell::RefCell;
@@ -60,8 +60,9 @@ impl Subscriber {
         self.state.borrow_mut().start.take()
     }
 
-    /// Adds messages of the topic's history, up to a place in it.
-    pub(super) fn replay(&self, messages: impl Iterator<Item = Arc<Published>>, missed: bool, place: u64) {
+    /// Adds the messages of the topic's history.
+    pub(super) fn replay(&self, history: &History, start: Start) {
+        let (messages, missed, place) = history.since(start);
         let mut state = self.state.borrow_mut();
         state.missed |= missed;
         for published in messages {
@@ -150,10 +151,10 @@ impl State {
         let settings = &published.rule.settings;
         let dropped = &published.rule.dropped;
         if settings.slow_reader == SlowReader::LatestOnly
-            && let waiting = self.waiting.iter().skip(self.replayed.0)
-            && let Some(at) = waiting.clone().position(|(waiting, _)| waiting.topic == published.topic)
+            && let Some(at) =
+                (self.replayed.0..self.waiting.len()).find(|at| self.waiting[*at].0.topic == published.topic)
         {
-            self.remove(self.replayed.0 + at);
+            self.remove(at);
             dropped.fetch_add(1, Ordering::Relaxed);
         }
         while let count = self.waiting.len() - self.replayed.0

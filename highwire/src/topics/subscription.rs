@@ -6,7 +6,7 @@ use super::local::Local;
 use super::message::Delivery;
 use super::subscriber::{Sink, Subscriber};
 use super::tree::Key;
-use super::{SubscribeError, Topics, filter};
+use super::{SubscribeError, Topics};
 use crate::sse::{self, Event, LastEventId};
 use crate::{Response, body};
 use bytes::Bytes;
@@ -60,29 +60,23 @@ impl Subscription {
         start: Start,
         sink: Option<Weak<dyn Sink>>,
     ) -> Result<Subscription, SubscribeError> {
-        let has_wildcard = filter::check_filter(filter)?;
-        let rule = hub.rule(filter);
-        let has_history = !has_wildcard && rule.settings.history > 0;
+        let has_history = hub.has_history(filter)?;
         if !has_history && start != Start::Next {
             return Err(SubscribeError::NoHistory);
         }
         let local = Local::get_or_create(hub);
         let subscriber = Rc::new(Subscriber::new(sink));
         hub.listen(filter, has_history);
-        let key = if has_history {
-            let history = hub.history(&filter.into(), rule);
-            let history = lock(&history);
-            if history.is_complete {
-                let (messages, missed, place) = history.since(start);
-                subscriber.replay(messages, missed, place);
-            } else {
-                subscriber.wait_for_history(start);
-            }
-            // Messages that are published after this go to the worker's mailbox.
-            local.add(filter, subscriber.clone())
-        } else {
-            local.add(filter, subscriber.clone())
-        };
+        let history = has_history.then(|| hub.history(&filter.into(), hub.rule(filter)));
+        // The lock is held until the subscriber is added: messages that are published later go to the worker's mailbox.
+        let history = history.as_deref().map(lock);
+        match &history {
+            Some(history) if history.is_complete => subscriber.replay(history, start),
+            Some(_) => subscriber.wait_for_history(start),
+            None => {}
+        }
+        let key = local.add(filter, subscriber.clone());
+        drop(history);
         Ok(Subscription { local, filter: filter.into(), subscriber, key })
     }
 
@@ -147,13 +141,9 @@ impl Topics {
     /// As [`subscribe`](Self::subscribe).
     pub fn events(&self, filter: &str, start: Start, last: LastEventId) -> Result<Response, SubscribeError> {
         let after = last.0.and_then(|id| id.parse().ok()).map(Start::After);
-        let resumed = after.map(|start| Subscription::new(self.hub(), filter, start, None));
-        let subscription = match resumed {
-            Some(Ok(subscription)) => subscription,
-            // Topics without a history cannot be resumed.
-            Some(Err(SubscribeError::NoHistory)) | None => Subscription::new(self.hub(), filter, start, None)?,
-            Some(Err(error)) => return Err(error),
-        };
+        // Topics without a history cannot be resumed.
+        let start = after.filter(|_| self.hub().has_history(filter) == Ok(true)).unwrap_or(start);
+        let subscription = self.subscribe(filter, start)?;
         Ok(sse::response(TopicEvents { subscription, next: None, missed: false }))
     }
 }

@@ -6,8 +6,9 @@ use super::upgrade::Settings;
 use crate::{HeaderName, HeaderValue, IntoResponse, Response, StatusCode};
 use bytes::BytesMut;
 use highwire_engine::connect;
+use highwire_engine::promise;
 use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter};
-use highwire_engine::time::sleep;
+use highwire_engine::time::timeout;
 use highwire_io::resolve::{Resolve, SystemResolver};
 use highwire_io::{Address, random};
 use highwire_proto::ws::deflate::{Agreement, extensions, offer};
@@ -16,12 +17,12 @@ use highwire_proto::{Event, Head, Length, Limits, Role, Version, h1};
 use http::Uri;
 use std::cell::Cell;
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::task::{Poll, Waker};
+#[cfg(feature = "tls")]
+use std::sync::Arc;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The time limit to look up the name, connect, and shake hands, unless another is set.
@@ -181,7 +182,7 @@ impl Connect {
     /// # Panics
     /// Panics if no worker runs on this thread.
     pub async fn connect(self) -> Result<WebSocket, ConnectError> {
-        within(self.timeout, self.attempt()).await.unwrap_or(Err(ConnectError::TimedOut))
+        timeout(self.timeout, self.attempt()).await.unwrap_or(Err(ConnectError::TimedOut))
     }
 
     async fn attempt(&self) -> Result<WebSocket, ConnectError> {
@@ -321,16 +322,6 @@ async fn response(http: &mut h1::Connection, reader: &mut RawReader) -> Result<(
     }
 }
 
-/// Returns the result of a future, or `None` if the time limit passes before.
-async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
-    let (mut deadline, mut future) = (pin!(sleep(limit)), pin!(future));
-    poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(result) => Poll::Ready(Some(result)),
-        Poll::Pending => deadline.as_mut().poll(cx).map(|()| None),
-    })
-    .await
-}
-
 /// Connects to the first address of a host that answers.
 async fn open(host: &str, port: u16) -> Result<RawStream, ConnectError> {
     let addresses = look_up(host, port).await.map_err(ConnectError::Resolve)?;
@@ -338,21 +329,14 @@ async fn open(host: &str, port: u16) -> Result<RawStream, ConnectError> {
     let count = addresses.len().min(ADDRESSES);
     for (at, address) in addresses.into_iter().take(ADDRESSES).enumerate() {
         let attempt = connect::connect(Address::Tcp(address));
-        let result = if at + 1 < count { within(ADDRESS, attempt).await } else { Some(attempt.await) };
+        let result = if at + 1 < count { timeout(ADDRESS, attempt).await } else { Ok(attempt.await) };
         match result {
-            Some(Ok(stream)) => return Ok(stream),
-            Some(Err(error)) => last = error,
-            None => last = io::ErrorKind::TimedOut.into(),
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last = error,
+            Err(_) => last = io::ErrorKind::TimedOut.into(),
         }
     }
     Err(ConnectError::Connect(last))
-}
-
-/// The result of a lookup, which arrives on another thread.
-#[derive(Default)]
-struct Found {
-    answer: Option<io::Result<Vec<SocketAddr>>>,
-    waker: Option<Waker>,
 }
 
 async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
@@ -360,25 +344,10 @@ async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if let Ok(ip) = host.parse() {
         return Ok(vec![SocketAddr::new(ip, port)]);
     }
-    let found = Arc::new(Mutex::new(Found::default()));
-    let its = found.clone();
-    let answer = move |answer| {
-        let mut found = its.lock().unwrap_or_else(PoisonError::into_inner);
-        found.answer = Some(answer);
-        found.waker.take().into_iter().for_each(Waker::wake);
-    };
-    RESOLVER.get_or_init(SystemResolver::new).resolve(host, port, Box::new(answer));
-    poll_fn(|cx| {
-        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-        match found.answer.take() {
-            Some(answer) => Poll::Ready(answer),
-            None => {
-                found.waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
-        }
-    })
-    .await
+    let (promise, mut asked) = promise();
+    let answer = Box::new(|answer| promise.keep(answer));
+    RESOLVER.get_or_init(SystemResolver::new).resolve(host, port, answer);
+    poll_fn(|cx| asked.poll(cx)).await.unwrap_or_else(|| Err(io::Error::other("the lookup has failed")))
 }
 
 fn random_key() -> [u8; 16] {

@@ -35,9 +35,10 @@ thread_local! {
 /// Settings of permessage-deflate for [`WebSocketUpgrade::deflate`](super::WebSocketUpgrade::deflate).
 ///
 /// By default, neither end refers to its earlier messages (no context takeover), messages of 128 bytes or more are
-/// compressed, and the level is 6. Messages of [topics](crate::topics) are compressed once for all connections, at level 6, and
-/// only for those without context takeover and with the full window; others get them uncompressed. A secret and text of an attacker should not be in the same compressed message,
-/// because its length can then reveal the secret; with context takeover, this also holds for different messages.
+/// compressed, and the level is 6. Messages of [topics](crate::topics) are compressed once for all connections, at
+/// level 6, and only for those without context takeover and with the full window; others get them uncompressed. A
+/// secret and text of an attacker should not be in the same compressed message, because its length can then reveal the
+/// secret; with context takeover, this also holds for different messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Deflate {
@@ -305,8 +306,8 @@ fn shared_inflater() -> Box<Decompress> {
     }
 }
 
-/// Inflates bytes until `out` has [`PART_BYTES`]. Counts final blocks, after which the inflater starts again. Returns the
-/// number of bytes that were read.
+/// Inflates bytes until `out` has [`PART_BYTES`]. Counts final blocks, after which the inflater starts again. Returns
+/// the number of bytes that were read.
 fn inflate_part(
     inflater: &mut Decompress,
     bytes: &[u8],
