@@ -30,6 +30,7 @@
 //! | `cookies` | signed and private cookies; with `json` the module `session` |
 //! | `nats`, `redis` | `topics::Nats`, `topics::Redis`: topics that several machines share |
 //! | `tower` | `tower`: axum routers and other tower services inside an app, or an app inside them |
+//! | `hyper` | hyper's upgrades for such services; with `tokio`, axum's WebSocket |
 //! | `tokio` | a tokio runtime in the background, for handlers that need one |
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

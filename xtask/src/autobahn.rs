@@ -1,7 +1,8 @@
 //! `cargo xtask conformance autobahn`: tests our WebSockets with the Autobahn test suite.
 //!
 //! The suite's fuzzing client plays its cases against `/ws` of `highwire demo`, which echoes messages, and its fuzzing
-//! server against the program `highwire/examples/autobahn_client.rs`, which echoes them, too. A case passes if its behaviour and
+//! server against the program `highwire/examples/autobahn_client.rs`, which echoes them, too. The suite knows only HTTP/1;
+//! for HTTP/2, the program `highwire/examples/websocket_bridge.rs` stands between its client and our server. A case passes if its behaviour and
 //! its closing are `OK`. `NON-STRICT` counts as a failure. `INFORMATIONAL`, which the suite uses if the RFC leaves the
 //! behaviour open, is a failure unless the case is listed here with a reason.
 
@@ -105,15 +106,18 @@ pub(crate) fn short(root: &Path) -> Result<()> {
 pub(crate) fn autobahn(root: &Path, scope: Scope) -> Result<()> {
     let excluded = scope.excluded();
     process::build_server(root)?;
-    let build =
-        ["build", "--release", "--package", "highwire", "--example", "autobahn_client", "--target-dir", "target"];
-    process::run_shown(Command::new("cargo").current_dir(root).args(build))?;
+    let build = ["build", "--release", "--package", "highwire", "--target-dir", "target"];
+    let examples = ["--example", "autobahn_client", "--example", "websocket_bridge"];
+    process::run_shown(Command::new("cargo").current_dir(root).args(build).args(examples))?;
     let mut wrong = Vec::new();
     for engine in ["readiness", "uring"] {
         // The client falls back to readiness without a message, so the server is asked first.
         let mut is_available = true;
-        for (side, play) in [("server", play_server as Play), ("client", play_client)] {
-            let reports = root.join(REPORTS).join(format!("autobahn-{side}-{engine}"));
+        let sides =
+            [("server", play_server as Play), ("server over HTTP/2", play_server_http2), ("client", play_client)];
+        for (side, play) in sides {
+            let folder = format!("autobahn-{side}-{engine}").replace(' ', "-");
+            let reports = root.join(REPORTS).join(folder);
             fs::create_dir_all(&reports).map_err(|error| Error::doing(reports.display(), error))?;
             let name = format!("{side} on {engine}");
             is_available = is_available && play(root, engine, &reports, &excluded)?;
@@ -151,11 +155,48 @@ fn suite(root: &Path, mode: &str, reports: &Path, excluded: &[String], more: &st
 
 fn play_server(root: &Path, engine: &str, reports: &Path, excluded: &[String]) -> Result<bool> {
     let log = reports.join("server.log");
-    let (_running, port) = serve(root, engine, &["demo", "--workers", "1", "--listen", "127.0.0.1:0"], &log)?;
+    let (_running, port) = start_server(root, engine, &log)?;
+    play_cases(root, port, reports, excluded)?;
+    is_engine_available(&log)
+}
+
+fn play_server_http2(root: &Path, engine: &str, reports: &Path, excluded: &[String]) -> Result<bool> {
+    let log = reports.join("server.log");
+    let (_running, server) = start_server(root, engine, &log)?;
+    let port = free_port()?;
+    let mut bridge = Command::new(root.join("target/release/examples/websocket_bridge"));
+    bridge.args([port, server].map(|port| port.to_string())).stderr(create(&reports.join("bridge.errors"))?);
+    let _bridge = start(bridge, "the bridge", port)?;
+    play_cases(root, port, reports, excluded)?;
+    is_engine_available(&log)
+}
+
+fn start_server(root: &Path, engine: &str, log: &Path) -> Result<(Running, u16)> {
+    serve(root, engine, &["demo", "--workers", "1", "--listen", "127.0.0.1:0"], log)
+}
+
+/// Lets the suite's client play its cases against a port.
+fn play_cases(root: &Path, port: u16, reports: &Path, excluded: &[String]) -> Result<()> {
     let servers = format!("\"servers\": [{{\"agent\": \"highwire\", \"url\": \"ws://127.0.0.1:{port}/ws\"}}]");
     let mut command = suite(root, "fuzzingclient", reports, excluded, &servers)?;
-    process::run_until(&mut command, Instant::now() + RUN)?;
-    Ok(!read(&log)?.contains("io_uring is unavailable"))
+    process::run_until(&mut command, Instant::now() + RUN).map(drop)
+}
+
+fn is_engine_available(log: &Path) -> Result<bool> {
+    Ok(!read(log)?.contains("io_uring is unavailable"))
+}
+
+/// Starts a program and waits until it listens.
+fn start(mut command: Command, what: &str, port: u16) -> Result<Running> {
+    let mut running = Running::new(command.spawn().map_err(|error| Error::doing(what, error))?);
+    let until = Instant::now() + START;
+    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        if running.has_ended() || Instant::now() > until {
+            return Err(Error::Failed(format!("{what} has ended, or did not listen within 20 s")));
+        }
+        sleep(GLANCE);
+    }
+    Ok(running)
 }
 
 fn play_client(root: &Path, engine: &str, reports: &Path, excluded: &[String]) -> Result<bool> {
@@ -164,14 +205,7 @@ fn play_client(root: &Path, engine: &str, reports: &Path, excluded: &[String]) -
     let url = format!("\"url\": \"ws://127.0.0.1:{port}\", \"webport\": {web}");
     let mut command = suite(root, "fuzzingserver", reports, excluded, &url)?;
     command.stderr(create(&reports.join("wstest.errors"))?);
-    let mut running = Running::new(command.spawn().map_err(|error| Error::doing("wstest", error))?);
-    let until = Instant::now() + START;
-    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-        if running.has_ended() || Instant::now() > until {
-            return Err(Error::Failed("the suite's server ended, or did not listen within 20 s".into()));
-        }
-        sleep(GLANCE);
-    }
+    let _running = start(command, "the suite's server", port)?;
     let log = reports.join("client.log");
     let mut client = Command::new(root.join("target/release/examples/autobahn_client"));
     client.args([&port.to_string(), engine]).stdout(create(&log)?).stderr(create(&reports.join("client.errors"))?);

@@ -25,9 +25,10 @@ Usage: cargo xtask conformance h2spec
   redbot   checks files of `highwire serve`, compressed and not, with REDbot 2.7.1. Fails if an expected note is missing,
            or if a bad note or a warning is not among the exceptions in xtask/src/redbot.rs. Uses REDbot from
            target/tools, or installs it there with pip
-  autobahn plays the 517 cases of the Autobahn test suite 25.10.1 for WebSockets against `highwire demo` and against
-           our client, on the engines readiness and, if io_uring is available, uring. All must pass, except three that
-           the suite does not judge and xtask/src/autobahn.rs explains. Uses the suite from target/tools, or installs it there with Python 2.7
+  autobahn plays the 517 cases of the Autobahn test suite 25.10.1 for WebSockets against `highwire demo`, over HTTP/1
+           and HTTP/2, and against our client, on the engines readiness and, if io_uring is available, uring. All must
+           pass, except three that the suite does not judge and xtask/src/autobahn.rs explains. Uses the suite from
+           target/tools, or installs it there with Python 2.7
   hpack    decodes the header blocks of other encoders, and encodes their fields again. FOLDER must contain the data of
            http2jp/hpack-test-case
 

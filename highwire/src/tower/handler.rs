@@ -3,7 +3,7 @@
 
 use crate::handler::{Async, Handler};
 use crate::request::{FromRequest, Request};
-use crate::{HeaderMap, Response, StatusCode};
+use crate::{HeaderMap, Response, StatusCode, Upgrade};
 use bytes::{Buf, Bytes};
 use futures_core::Stream;
 use highwire_engine::body::{Body, BodyError, BodyStream, BoxError, Trailers};
@@ -21,7 +21,9 @@ use std::task::{Context, Poll, ready};
 ///
 /// The service is cloned for each request, as tower's contract requires, and its future stays on the worker that has
 /// the connection. The extensions of a request contain its [`Peer`](crate::Peer) and, under TLS, its
-/// [`Tls`](crate::Tls). Services that need hyper's upgrades, such as axum's WebSocket, do not work.
+/// [`Tls`](crate::Tls). With the feature `hyper`, a request that proposes another protocol also has hyper's `OnUpgrade`,
+/// which axum's `WebSocketUpgrade` needs; over HTTP/2 it then has the method `CONNECT`, as in hyper. axum runs its
+/// WebSockets on tokio, so also turn on the feature `tokio`.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -34,7 +36,7 @@ use std::task::{Context, Poll, ready};
 /// assert_eq!((client.get("/old/a").send().text(), client.get("/new").send().text()), ("from axum", "from Highwire"));
 /// # Ok::<(), highwire::Error>(())
 /// ```
-pub fn service<S, B>(service: S) -> impl Handler<Async<(Parts, Body)>>
+pub fn service<S, B>(service: S) -> impl Handler<Async<(Parts, Upgrade, Body)>>
 where
     S: tower_service::Service<http::Request<Incoming>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
     S::Error: Into<BoxError>,
@@ -42,9 +44,11 @@ where
     B: HttpBody + 'static,
     B::Error: Into<BoxError>,
 {
-    move |Parts(parts): Parts, body: Body| {
+    move |Parts(parts): Parts, upgrade: Upgrade, body: Body| {
         let mut service = service.clone();
         async move {
+            let mut parts = parts;
+            let offer = super::upgrade::offer(&mut parts, &upgrade);
             let is_head = parts.method == http::Method::HEAD;
             let request = http::Request::from_parts(parts, cross(body));
             let answer = match poll_fn(|cx| service.poll_ready(cx)).await {
@@ -52,7 +56,14 @@ where
                 Err(error) => Err(error),
             };
             match answer {
-                Ok(answer) => convert(answer, is_head),
+                Ok(answer) => {
+                    let switch = offer.and_then(|offer| offer.answered(answer.status()));
+                    let mut response = convert(answer, is_head);
+                    if let Some(switch) = switch {
+                        *response.content_mut() = Content::Switch(Box::new(switch));
+                    }
+                    response
+                }
                 Err(error) => {
                     let error: BoxError = error.into();
                     highwire_engine::log!(Failure, error, %error, "a tower service failed");

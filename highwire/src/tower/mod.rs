@@ -31,6 +31,8 @@
 
 mod app;
 mod handler;
+#[cfg_attr(not(feature = "hyper"), path = "no_upgrade.rs")]
+mod upgrade;
 
 pub use app::{AppService, into_service};
 pub use handler::{Incoming, Parts, service};
