@@ -120,6 +120,10 @@ impl Parts {
         bytes.len() + PART_BYTES
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     /// Takes the first part. The cost of the queue falls by the part's length and [`PART_BYTES`].
     pub(crate) fn pop(&mut self) -> Option<Bytes> {
         self.pop_mut().map(BytesMut::freeze)

@@ -64,6 +64,7 @@ mod run;
 mod secure;
 mod service;
 mod shared;
+mod spares;
 mod spawn_blocking;
 mod stats;
 mod trailers;
@@ -88,6 +89,7 @@ pub use run::{Handle, Server};
 use secure::Secure;
 pub use service::{Begin, MakeService, Outcome, Service};
 pub use shared::Shared;
+pub use spares::Spares;
 pub use spawn_blocking::{SpawnBlockingError, spawn_blocking};
 pub use stats::Stats;
 #[doc(hidden)]

@@ -2,6 +2,7 @@
 
 use crate::body::{PART_BYTES, Parts};
 use crate::queue::Queue;
+use crate::spares::Spares;
 use bytes::{Bytes, BytesMut};
 use std::cell::RefCell;
 use std::fmt;
@@ -64,15 +65,16 @@ pub enum Ended {
     Broken,
 }
 
-/// The state that a connection and its raw stream share.
+/// The state that a connection and its raw stream share. It is small while the tunnel is idle.
 #[derive(Debug, Default)]
 pub(crate) struct Raw {
-    received: Parts,
-    pub(crate) held: usize,
+    /// The waiting bytes; `None` if there are none.
+    waiting: Option<Box<Waiting>>,
     /// The number of bytes that the task has taken and keeps; see [`RawReader::keep`].
     pub(crate) kept: usize,
-    /// The number of bytes in `received`. `held` also includes the cost of holding these bytes.
-    pub(crate) bytes: usize,
+    /// The number of bytes copied into the driver's arena in the turn `copied_in`.
+    copied: u32,
+    copied_in: u32,
     /// The reason why no more bytes will be received, if there is one.
     end: Option<Ended>,
     /// True if the task was woken to end because no byte has passed for too long. It is a field of its own because
@@ -83,27 +85,52 @@ pub(crate) struct Raw {
     /// True if `read` has returned `None` once because the server is stopping. Later calls may return more bytes.
     told_of_drain: bool,
     pub(crate) paused: bool,
-    pub(crate) outgoing: Queue<Bytes>,
-    pub(crate) outgoing_held: usize,
     /// True if no written bytes wait. Over HTTP/1, bytes wait until the kernel has them; over HTTP/2, until they are in
     /// a frame.
     pub(crate) flushed: bool,
     /// True if a task waits for `flushed`.
     pub(crate) wants_flush: bool,
-    /// The number of bytes copied into the driver's arena in the turn `copied_in`.
-    copied: usize,
-    copied_in: u32,
     reader_gone: bool,
     writer_gone: bool,
-    reader: Option<Waker>,
-    writer: Option<Waker>,
-    /// The waker of a second task that waits for room, besides the one that writes.
-    room: Option<Waker>,
+    /// The events for which the connection's task waits.
+    waits: [bool; EVENTS],
+    /// The wakers of other tasks, which wait for events. Usually a tunnel's task is a part of the connection's task.
+    others: Option<Box<[Option<Waker>; EVENTS]>>,
+    /// The waker of the connection's task.
     connection: Option<Waker>,
     /// True while an HTTP/1 connection polls the task. What the task does then needs no wake, because the connection
     /// looks for it after the poll.
     pub(crate) is_polled: bool,
 }
+
+/// The bytes that wait in a tunnel.
+#[derive(Debug, Default)]
+struct Waiting {
+    received: Parts,
+    /// The number of bytes in `received`, and this number with the cost of holding them.
+    bytes: usize,
+    held: usize,
+    outgoing: Queue<Bytes>,
+    /// The number of bytes in `outgoing` with the cost of holding them.
+    outgoing_held: usize,
+}
+
+thread_local! {
+    static SPARE: Spares<Waiting> = const { Spares::new() };
+}
+
+/// An event for which a task can wait.
+#[derive(Clone, Copy)]
+enum Event {
+    /// Received bytes, or their end.
+    Read,
+    /// Room for written bytes, or that they are sent.
+    Write,
+    /// Room for written bytes, for a second task besides the one that writes.
+    Room,
+}
+
+const EVENTS: usize = Event::Room as usize + 1;
 
 impl Raw {
     /// Creates the state of a new tunnel. `connection` wakes the task that moves its bytes.
@@ -117,13 +144,68 @@ impl Raw {
         if self.reader_gone {
             return;
         }
-        self.bytes += bytes.len();
-        self.held += self.received.push(bytes);
-        if let Some(reader) = self.reader.take()
-            && !self.connection.as_ref().is_some_and(|connection| connection.will_wake(&reader))
+        let waiting = self.waiting();
+        waiting.bytes += bytes.len();
+        waiting.held += waiting.received.push(bytes);
+        self.waits[Event::Read as usize] = false;
+        self.wake_other(Event::Read);
+    }
+
+    fn waiting(&mut self) -> &mut Waiting {
+        self.waiting.get_or_insert_with(|| SPARE.with(Spares::take))
+    }
+
+    /// Frees the memory for waiting bytes if there are none.
+    fn free(&mut self) {
+        if let Some(waiting) =
+            self.waiting.take_if(|waiting| waiting.received.is_empty() && waiting.outgoing.is_empty())
         {
-            reader.wake();
+            SPARE.with(|spare| spare.recycle(waiting));
         }
+    }
+
+    /// Returns the number of bytes that wait for the reader, with the cost of holding them.
+    pub(crate) fn held(&self) -> usize {
+        self.waiting.as_ref().map_or(0, |waiting| waiting.held)
+    }
+
+    /// Returns the number of bytes that wait for the reader.
+    pub(crate) fn bytes(&self) -> usize {
+        self.waiting.as_ref().map_or(0, |waiting| waiting.bytes)
+    }
+
+    /// Returns the number of bytes that wait for the peer, with the cost of holding them.
+    pub(crate) fn outgoing_held(&self) -> usize {
+        self.waiting.as_ref().map_or(0, |waiting| waiting.outgoing_held)
+    }
+
+    /// Returns true if bytes wait for the peer.
+    pub(crate) fn has_outgoing(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| !waiting.outgoing.is_empty())
+    }
+
+    /// Records that a task waits for an event.
+    fn wait(&mut self, event: Event, cx: &Context<'_>) {
+        let is_own = self.connection.as_ref().is_some_and(|connection| connection.will_wake(cx.waker()));
+        self.waits[event as usize] = is_own;
+        if !is_own {
+            self.others.get_or_insert_default()[event as usize] = Some(cx.waker().clone());
+        } else if let Some(others) = &mut self.others {
+            others[event as usize] = None;
+        }
+    }
+
+    /// Wakes the task that waits for an event.
+    fn wake_for(&mut self, event: Event) {
+        if std::mem::take(&mut self.waits[event as usize]) {
+            self.connection.iter().for_each(Waker::wake_by_ref);
+        }
+        self.wake_other(event);
+    }
+
+    fn wake_other(&mut self, event: Event) {
+        let other = self.others.as_mut().and_then(|others| others[event as usize].take());
+        other.into_iter().for_each(Waker::wake);
     }
 
     /// Ends the received bytes and wakes the task. The first reason is kept, but [`Ended::Broken`] replaces any other.
@@ -141,13 +223,14 @@ impl Raw {
     }
 
     fn wake(&mut self) {
-        self.reader.take().into_iter().for_each(Waker::wake);
+        self.wake_for(Event::Read);
         self.wake_writer();
     }
 
     /// Wakes the tasks that wait for room, or until the written bytes are sent.
     pub(crate) fn wake_writer(&mut self) {
-        self.writer.take().into_iter().chain(self.room.take()).for_each(Waker::wake);
+        self.wake_for(Event::Write);
+        self.wake_for(Event::Room);
     }
 
     /// Sets `flushed`, and wakes the task that waits for it.
@@ -163,8 +246,8 @@ impl Raw {
         if self.copied_in != turn {
             (self.copied_in, self.copied) = (turn, 0);
         }
-        self.copied += bytes;
-        self.copied
+        self.copied = self.copied.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        self.copied as usize
     }
 
     /// Returns true if the driver may not have given the last copied bytes to the kernel yet. The driver reports only
@@ -190,8 +273,10 @@ impl Raw {
 
     /// Takes the first bytes that were written.
     pub(crate) fn take_written(&mut self) -> Option<Bytes> {
-        let bytes = self.outgoing.pop_front()?;
-        self.outgoing_held -= bytes.len() + PART_BYTES;
+        let waiting = self.waiting.as_mut()?;
+        let bytes = waiting.outgoing.pop_front()?;
+        waiting.outgoing_held -= bytes.len() + PART_BYTES;
+        self.free();
         Some(bytes)
     }
 
@@ -315,9 +400,12 @@ impl RawReader {
     /// Returns an error if the connection is broken.
     pub fn poll_read_mut(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<BytesMut>, Broken>> {
         let mut raw = self.raw.borrow_mut();
-        if let Some(bytes) = raw.received.pop_mut() {
-            raw.held -= bytes.len() + PART_BYTES;
-            raw.bytes -= bytes.len();
+        if let Some(waiting) = &mut raw.waiting
+            && let Some(bytes) = waiting.received.pop_mut()
+        {
+            waiting.held -= bytes.len() + PART_BYTES;
+            waiting.bytes -= bytes.len();
+            raw.free();
             if raw.paused {
                 raw.wake_connection();
             }
@@ -331,8 +419,13 @@ impl RawReader {
         if raw.drains && !std::mem::replace(&mut raw.told_of_drain, true) {
             return Poll::Ready(Ok(None));
         }
-        raw.reader = Some(cx.waker().clone());
+        raw.wait(Event::Read, cx);
         Poll::Pending
+    }
+
+    /// Lets [`RawWriter::wake_reader`] wake this task, without reading.
+    pub fn watch(&mut self, cx: &mut Context<'_>) {
+        self.raw.borrow_mut().wait(Event::Read, cx);
     }
 
     /// Sets the number of received bytes that the task keeps, such as those of an incomplete message. The connection is
@@ -373,8 +466,8 @@ impl RawWriter {
         if raw.is_broken() {
             return Poll::Ready(Err(Broken));
         }
-        if raw.outgoing_held >= RAW_BYTES {
-            raw.writer = Some(cx.waker().clone());
+        if raw.outgoing_held() >= RAW_BYTES {
+            raw.wait(Event::Write, cx);
             return Poll::Pending;
         }
         Poll::Ready(Ok(()))
@@ -384,16 +477,21 @@ impl RawWriter {
     /// writes may wait here at the same time, so that it can answer the peer.
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut raw = self.raw.borrow_mut();
-        if raw.outgoing_held < RAW_BYTES || raw.is_broken() {
+        if raw.outgoing_held() < RAW_BYTES || raw.is_broken() {
             return Poll::Ready(());
         }
-        raw.room = Some(cx.waker().clone());
+        raw.wait(Event::Room, cx);
         Poll::Pending
+    }
+
+    /// Wakes the task that waits for received bytes.
+    pub fn wake_reader(&mut self) {
+        self.raw.borrow_mut().wake_for(Event::Read);
     }
 
     /// Returns true if fewer than 64 KiB wait for the peer.
     pub fn has_room(&self) -> bool {
-        self.raw.borrow().outgoing_held < RAW_BYTES
+        self.raw.borrow().outgoing_held() < RAW_BYTES
     }
 
     /// See [`RawReader::ended`].
@@ -414,11 +512,12 @@ impl RawWriter {
         if bytes.is_empty() {
             return Ok(());
         }
-        raw.outgoing_held += bytes.len() + PART_BYTES;
         raw.flushed = false;
         // The connection takes all waiting bytes at once, so only the first ones wake it.
-        let is_first = raw.outgoing.is_empty();
-        raw.outgoing.push_back(bytes);
+        let is_first = !raw.has_outgoing();
+        let waiting = raw.waiting();
+        waiting.outgoing_held += bytes.len() + PART_BYTES;
+        waiting.outgoing.push_back(bytes);
         if is_first {
             raw.wake_connection();
         }
@@ -439,7 +538,7 @@ impl RawWriter {
             if raw.flushed {
                 return Poll::Ready(Ok(()));
             }
-            raw.writer = Some(cx.waker().clone());
+            raw.wait(Event::Write, cx);
             // Wakes the connection only once. This task may run as part of the connection's task, which would otherwise
             // wake itself again and again.
             if !std::mem::replace(&mut raw.wants_flush, true) {
@@ -455,8 +554,11 @@ impl Drop for RawReader {
     fn drop(&mut self) {
         let mut raw = self.raw.borrow_mut();
         raw.reader_gone = true;
-        raw.received = Parts::default();
-        (raw.held, raw.bytes, raw.kept) = (0, 0, 0);
+        if let Some(waiting) = &mut raw.waiting {
+            (waiting.received, waiting.held, waiting.bytes) = (Parts::default(), 0, 0);
+            raw.free();
+        }
+        raw.kept = 0;
         raw.wake_connection();
     }
 }

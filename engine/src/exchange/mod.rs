@@ -30,6 +30,7 @@ use crate::reply::{Awaited, InterimQueue};
 use crate::request::Hooks;
 use crate::response::Response;
 use crate::service::Service;
+use crate::spares::Spares;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -77,12 +78,8 @@ thread_local! {
     static ORPHANS: RefCell<Vec<(u32, u32)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The most unused exchanges that a thread keeps for later requests.
-const SPARE_EXCHANGES: usize = 64;
-
 thread_local! {
-    #[expect(clippy::vec_box, reason = "the boxes are reused: a connection holds one, which is 8 bytes")]
-    static SPARE: RefCell<Vec<Box<Exchange>>> = const { RefCell::new(Vec::new()) };
+    static SPARE: Spares<Exchange> = const { Spares::new() };
 }
 
 /// Takes the routes and places of the handler futures that dropped [`Exchange`]s have left in their routes' pools.
@@ -102,18 +99,12 @@ impl Exchange {
     /// Returns the exchange of a server that has received a request's head. Reuses an exchange that the thread keeps,
     /// if there is one.
     pub(crate) fn boxed() -> Box<Exchange> {
-        SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()
+        SPARE.with(Spares::take)
     }
 
-    /// Drops the contents of the exchange. Keeps its memory for [`boxed`](Self::boxed), unless the thread keeps
-    /// [`SPARE_EXCHANGES`] already.
-    pub(crate) fn recycle(mut self: Box<Exchange>) {
-        *self = Exchange::default();
-        SPARE.with_borrow_mut(|spare| {
-            if spare.len() < SPARE_EXCHANGES {
-                spare.push(self);
-            }
-        });
+    /// Drops the contents of the exchange. The thread keeps its memory for [`boxed`](Self::boxed), unless it has enough.
+    pub(crate) fn recycle(self: Box<Exchange>) {
+        SPARE.with(|spare| spare.recycle(self));
     }
 
     /// Returns an exchange whose response is complete and whose request is not. The rest of the request is dropped as

@@ -85,7 +85,7 @@ impl Pump {
         loop {
             if self.raw.as_ref().is_some_and(|raw| {
                 let mut raw = raw.borrow_mut();
-                raw.paused = raw.held >= RAW_BYTES;
+                raw.paused = raw.held() >= RAW_BYTES;
                 raw.paused
             }) {
                 let is_broken = self.reader.ended() == Some(Ended::Broken);
@@ -168,7 +168,7 @@ impl Pump {
             raw.wake_writer();
             // The rest follows when these bytes are sent.
             cx.waker().wake_by_ref();
-        } else if raw.outgoing.is_empty() {
+        } else if !raw.has_outgoing() {
             raw.mark_flushed();
             // The session cannot receive after its close_notify, so it is sent last.
             if raw.is_written() && (raw.is_finished() || self.peer_ended) && self.writer.is_some() {
@@ -189,7 +189,7 @@ impl Future for Pump {
         self.send(cx);
         let held = self.raw.as_ref().map_or(0, |raw| {
             let raw = raw.borrow();
-            raw.held + raw.kept + raw.outgoing_held
+            raw.held() + raw.kept + raw.outgoing_held()
         });
         let held = held + self.session.held_bytes() + SESSION_BYTES;
         self.reader.keep(held);

@@ -4,9 +4,9 @@ use super::message::{CloseFrame, Error, Failure, Message, Part, Utf8Bytes};
 use super::socket::{Core, WebSocket, WebSocketSender};
 use super::upgrade::Settings;
 use bytes::{Buf, Bytes, BytesMut};
-use highwire_engine::context;
 use highwire_engine::raw::{Ended, RawReader};
 use highwire_engine::time::{Sleep, sleep};
+use highwire_engine::{Spares, context};
 use highwire_io::Instant;
 use highwire_proto::ws::state::State;
 use highwire_proto::ws::{Event, Kind, code};
@@ -46,13 +46,9 @@ pub struct WebSocketReceiver {
 struct Receiving {
     reader: RawReader,
     core: Rc<RefCell<Core>>,
-    /// Received bytes that are not parsed yet.
-    window: BytesMut,
-    /// The size of the buffer that `window` is a part of.
-    window_held: usize,
-    /// The parts of an incomplete message.
-    message: Vec<u8>,
-    /// The number of bytes that the connection is charged for `window` and `message`.
+    /// Bytes that were received and not returned; `None` if there are none.
+    arriving: Option<Box<Arriving>>,
+    /// The number of bytes that the connection is charged for what is held.
     kept: usize,
     /// The number of messages and of their bytes returned since the last wait.
     streak: (u32, u32),
@@ -64,10 +60,30 @@ struct Receiving {
     heard: Instant,
     /// True if a Ping frame was sent after that.
     pinged: bool,
-    /// The beginning of the current period of an incomplete message, and the number of bytes that have arrived in it.
-    incomplete: Option<(Instant, u64)>,
     /// A timer for the earliest deadline, or for an earlier moment.
     alarm: Option<Sleep>,
+}
+
+/// Bytes that were received and not returned.
+#[derive(Debug, Default)]
+struct Arriving {
+    /// Received bytes that are not parsed yet.
+    window: BytesMut,
+    /// The size of the buffer that `window` is a part of.
+    window_held: usize,
+    /// The parts of an incomplete message.
+    message: Vec<u8>,
+    /// The beginning of the current period of an incomplete message, and the number of bytes that have arrived in it.
+    incomplete: Option<(Instant, u64)>,
+}
+
+thread_local! {
+    static SPARE: Spares<Arriving> = const { Spares::new() };
+}
+
+/// Returns the place for received bytes. It takes only the field, so that others can be used at the same time.
+fn place(arriving: &mut Option<Box<Arriving>>) -> &mut Arriving {
+    arriving.get_or_insert_with(|| SPARE.with(Spares::take))
 }
 
 impl WebSocketReceiver {
@@ -80,9 +96,10 @@ impl WebSocketReceiver {
         let receiving = Receiving {
             reader,
             core,
-            window_held: window.capacity(),
-            window,
-            message: Vec::new(),
+            arriving: (!window.is_empty()).then(|| {
+                let window_held = window.capacity();
+                Box::new(Arriving { window, window_held, ..Arriving::default() })
+            }),
             kept: 0,
             streak: (0, 0),
             is_over: false,
@@ -92,7 +109,6 @@ impl WebSocketReceiver {
             }),
             heard: context::now(),
             pinged: false,
-            incomplete: None,
             alarm: None,
         };
         WebSocketReceiver { receiving: Box::new(receiving) }
@@ -100,28 +116,28 @@ impl WebSocketReceiver {
 
     /// Waits for the next message and returns it. Returns `None` after a Close frame, an error, or the end of the
     /// connection.
-    pub async fn recv(&mut self) -> Option<Result<Message, Error>> {
-        poll_fn(|cx| self.poll_recv(cx)).await
+    pub fn recv(&mut self) -> impl Future<Output = Option<Result<Message, Error>>> {
+        poll_fn(|cx| self.poll_recv(cx))
     }
 
     /// Polls for the next message, as [`recv`](Self::recv) does.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
         let polled = self.receiving.poll_message(cx);
-        self.receiving.charge();
+        self.receiving.settle();
         polled
     }
 
     /// Waits for the next part of a message, or for a control frame, and returns it, for messages that are too long to
     /// be held in memory. Their length is still limited by
     /// [`max_message_size`](super::WebSocketUpgrade::max_message_size). Returns `None` as [`recv`](Self::recv) does.
-    pub async fn recv_part(&mut self) -> Option<Result<Part, Error>> {
-        poll_fn(|cx| self.poll_part(cx)).await
+    pub fn recv_part(&mut self) -> impl Future<Output = Option<Result<Part, Error>>> {
+        poll_fn(|cx| self.poll_part(cx))
     }
 
     /// Polls for the next part, as [`recv_part`](Self::recv_part) does.
     pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
         let polled = self.receiving.poll_in_turn(cx);
-        self.receiving.charge();
+        self.receiving.settle();
         polled
     }
 }
@@ -131,13 +147,16 @@ impl Receiving {
         loop {
             let Some(part) = ready!(self.poll_in_turn(cx)) else { return Poll::Ready(None) };
             return Poll::Ready(Some(match part {
-                Ok(Part::Data { kind, bytes, is_last }) if is_last && self.message.is_empty() => whole(kind, bytes),
                 Ok(Part::Data { kind, bytes, is_last }) => {
-                    self.message.extend_from_slice(&bytes);
+                    let message = &mut place(&mut self.arriving).message;
+                    if is_last && message.is_empty() {
+                        return Poll::Ready(Some(whole(kind, bytes)));
+                    }
+                    message.extend_from_slice(&bytes);
                     if !is_last {
                         continue;
                     }
-                    whole(kind, Bytes::from(std::mem::take(&mut self.message)))
+                    whole(kind, Bytes::from(std::mem::take(message)))
                 }
                 Ok(Part::Control(message)) => Ok(message),
                 Err(error) => Err(error),
@@ -154,11 +173,12 @@ impl Receiving {
     fn poll_without_messages(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         self.core.borrow_mut().see_drain();
         self.send_subscribed(cx);
-        if let Some(incomplete) = &mut self.incomplete {
+        if let Some(incomplete) = self.arriving.as_mut().and_then(|arriving| arriving.incomplete.as_mut()) {
             // The peer cannot send its message while nothing is read.
             *incomplete = (context::now(), 0);
         }
-        self.charge();
+        self.settle();
+        self.reader.watch(cx);
         match ready!(self.poll_alarm(cx)) {
             Some(Err(error)) => Poll::Ready(error),
             _ => Poll::Ready(Error::Broken),
@@ -184,7 +204,7 @@ impl Receiving {
             }
             Poll::Ready(Some(Err(_)) | None) => {
                 self.is_over = true;
-                (self.window, self.window_held, self.message) = (BytesMut::new(), 0, Vec::new());
+                self.arriving = None;
             }
         }
         polled
@@ -195,13 +215,15 @@ impl Receiving {
             if let Some(part) = self.core.borrow_mut().inflate_rest() {
                 return Poll::Ready(Some(part));
             }
-            if !self.window.is_empty()
+            if self.arriving.as_ref().is_some_and(|arriving| !arriving.window.is_empty())
                 && let Some(part) = self.parse()
             {
                 return Poll::Ready(Some(part));
             }
-            if self.window.is_empty() && self.window_held > 0 {
-                (self.window, self.window_held) = (BytesMut::new(), 0);
+            if let Some(arriving) = &mut self.arriving
+                && arriving.window.is_empty()
+            {
+                (arriving.window, arriving.window_held) = (BytesMut::new(), 0);
             }
             self.core.borrow_mut().answer_ping(cx);
             self.send_subscribed(cx);
@@ -247,22 +269,24 @@ impl Receiving {
     /// Appends received bytes to the window. Usually the window is empty, and the bytes are not copied.
     fn add(&mut self, bytes: BytesMut) {
         (self.heard, self.pinged) = (context::now(), false);
-        if let Some((_, count)) = &mut self.incomplete {
+        let arriving = place(&mut self.arriving);
+        if let Some((_, count)) = &mut arriving.incomplete {
             *count += bytes.len() as u64;
         }
-        if self.window.is_empty() {
-            self.window = bytes;
+        if arriving.window.is_empty() {
+            arriving.window = bytes;
         } else {
-            self.window.extend_from_slice(&bytes);
+            arriving.window.extend_from_slice(&bytes);
         }
-        self.window_held = self.window.capacity();
+        arriving.window_held = arriving.window.capacity();
     }
 
     /// Parses the next part of a message or control frame. Returns `None` if more bytes are needed.
     fn parse(&mut self) -> Option<Result<Part, Error>> {
+        let arriving = place(&mut self.arriving);
         loop {
             let core = &mut *self.core.borrow_mut();
-            let received = match core.connection.receive(&mut self.window) {
+            let received = match core.connection.receive(&mut arriving.window) {
                 Ok(received) => received,
                 Err(failure) => {
                     core.close(failure.code, failure.text);
@@ -273,10 +297,10 @@ impl Receiving {
             let part = match received.event {
                 Event::NeedMore => {
                     // The rest is less than a control frame, so it is copied, and the buffer is freed.
-                    self.window = BytesMut::from(&self.window[consumed..]);
-                    self.window_held = self.window.capacity();
-                    let is_within = core.connection.is_within_message() || !self.window.is_empty();
-                    note_incomplete(&mut self.incomplete, is_within);
+                    arriving.window = BytesMut::from(&arriving.window[consumed..]);
+                    arriving.window_held = arriving.window.capacity();
+                    let is_within = core.connection.is_within_message() || !arriving.window.is_empty();
+                    note_incomplete(&mut arriving.incomplete, is_within);
                     return None;
                 }
                 Event::Data { kind, compressed: true, bytes, is_last } => {
@@ -286,7 +310,7 @@ impl Receiving {
                     match inflated {
                         // Nothing was inflated from these bytes yet.
                         Ok(inflated) if inflated.bytes.is_empty() && !inflated.is_last => {
-                            self.window.advance(consumed);
+                            arriving.window.advance(consumed);
                             continue;
                         }
                         inflated => core.inflated(inflated),
@@ -294,8 +318,8 @@ impl Receiving {
                 }
                 Event::Data { kind, bytes, is_last, .. } if bytes.len() > COPIED_BYTES => {
                     let start = consumed - bytes.len();
-                    let bytes = self.window.split_to(consumed).freeze().slice(start..);
-                    note_incomplete(&mut self.incomplete, !is_last);
+                    let bytes = arriving.window.split_to(consumed).freeze().slice(start..);
+                    note_incomplete(&mut arriving.incomplete, !is_last);
                     return Some(Ok(Part::Data { kind, bytes, is_last }));
                 }
                 Event::Data { kind, bytes, is_last, .. } => {
@@ -319,8 +343,8 @@ impl Receiving {
                     Ok(Part::Control(Message::Close(frame)))
                 }
             };
-            self.window.advance(consumed);
-            note_incomplete(&mut self.incomplete, core.connection.is_within_message());
+            arriving.window.advance(consumed);
+            note_incomplete(&mut arriving.incomplete, core.connection.is_within_message());
             return Some(part);
         }
     }
@@ -330,25 +354,26 @@ impl Receiving {
     fn poll_alarm(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
         loop {
             let now = context::now();
-            let close_due = self.core.borrow().close_due;
+            let close_due = self.core.borrow().close_due();
             let ping_due = self.ping_interval.map(|interval| {
                 // After the Ping frame, the peer has the interval once more.
                 let interval = Duration::from_millis(u64::from(interval.get()));
                 self.heard + interval * if self.pinged { 2 } else { 1 }
             });
-            let message_due = self.incomplete.map(|(begun, _)| begun + MESSAGE_PERIOD);
+            let incomplete = self.arriving.as_mut().and_then(|arriving| arriving.incomplete.as_mut());
+            let message_due = incomplete.as_ref().map(|(begun, _)| *begun + MESSAGE_PERIOD);
             if close_due.is_some_and(|due| due <= now) {
                 return Poll::Ready(Some(Err(Error::Silent)));
             }
-            if let Some((begun, count)) = self.incomplete
-                && begun + MESSAGE_PERIOD <= now
+            if let Some((begun, count)) = incomplete
+                && *begun + MESSAGE_PERIOD <= now
             {
-                if count < MESSAGE_PERIOD_BYTES {
+                if *count < MESSAGE_PERIOD_BYTES {
                     let failure = Failure { code: code::POLICY, text: "a message arrives too slowly" };
                     self.core.borrow_mut().close(failure.code, failure.text);
                     return Poll::Ready(Some(Err(Error::Refused(failure))));
                 }
-                self.incomplete = Some((now, 0));
+                (*begun, *count) = (now, 0);
                 continue;
             }
             if ping_due.is_some_and(|due| due <= now) && close_due.is_none() {
@@ -361,7 +386,6 @@ impl Receiving {
             }
             let ping_due = ping_due.filter(|_| close_due.is_none());
             let Some(due) = close_due.into_iter().chain(ping_due).chain(message_due).min() else {
-                self.core.borrow_mut().receiver = Some(cx.waker().clone());
                 return Poll::Pending;
             };
             if self.alarm.as_ref().is_none_or(|alarm| alarm.until() > due || alarm.until() <= now) {
@@ -369,15 +393,22 @@ impl Receiving {
             }
             let Some(alarm) = &mut self.alarm else { return Poll::Pending };
             if Pin::new(alarm).poll(cx).is_pending() {
-                self.core.borrow_mut().receiver = Some(cx.waker().clone());
                 return Poll::Pending;
             }
         }
     }
 
-    /// Charges the connection for the bytes of an incomplete message.
-    fn charge(&mut self) {
-        let kept = self.message.capacity() + self.window_held + self.core.borrow().held();
+    /// Frees the place for received bytes if there are none, and charges the connection for what is held.
+    fn settle(&mut self) {
+        let is_idle = |arriving: &mut Box<Arriving>| {
+            arriving.window_held == 0 && arriving.message.is_empty() && arriving.incomplete.is_none()
+        };
+        if let Some(idle) = self.arriving.take_if(is_idle) {
+            SPARE.with(|spare| spare.recycle(idle));
+        }
+        let arriving = self.arriving.as_ref();
+        let arriving = arriving.map_or(0, |arriving| arriving.message.capacity() + arriving.window_held);
+        let kept = arriving + self.core.borrow().held();
         if kept != self.kept {
             self.kept = kept;
             self.reader.keep(kept);

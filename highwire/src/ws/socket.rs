@@ -12,9 +12,9 @@ use highwire_io::Instant;
 use highwire_proto::ws::state::State;
 use highwire_proto::ws::{Connection, Kind, Misuse, code, header_bytes};
 use std::cell::RefCell;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// A sent message from this length on is not copied behind its header.
@@ -53,16 +53,22 @@ pub(super) struct Core {
     pub(super) writer: RawWriter,
     /// The bytes of the last Ping frame, if its answer was not sent yet.
     pub(super) pong: Option<Box<Bytes>>,
-    /// The moment until which the peer must answer our Close frame.
-    pub(super) close_due: Option<Instant>,
-    /// The task that waits for a message, which must learn of `close_due`.
-    pub(super) receiver: Option<Waker>,
-    subprotocol: Option<Box<str>>,
+    /// What few connections have; `None` if it is all `None`.
+    rare: Option<Box<Rare>>,
     /// Usually there are none, so they are in a box.
     #[expect(clippy::box_collection, reason = "a box has a third of the size, and usually there is none")]
     pub(super) subscriptions: Option<Box<Vec<Subscription>>>,
     /// True if messages of subscriptions may wait because the connection had no room.
     pub(super) is_behind: bool,
+}
+
+/// State of a connection that is not there until it closes, or at all.
+#[derive(Debug, Default)]
+struct Rare {
+    /// The moment until which the peer must answer our Close frame.
+    close_due: Option<Instant>,
+    /// The subprotocol on which the peers have agreed.
+    subprotocol: Option<Box<str>>,
 }
 
 impl WebSocket {
@@ -86,39 +92,39 @@ impl WebSocket {
         window: BytesMut,
     ) -> WebSocket {
         let subprotocol = settings.subprotocol.as_deref().map(Box::from);
-        let (pong, close_due, receiver) = (None, None, None);
+        let rare = subprotocol.map(|name| Box::new(Rare { subprotocol: Some(name), ..Rare::default() }));
         let codec = codec.map(Box::new);
-        let (subscriptions, is_behind) = (None, false);
-        let core = Core { connection, codec, writer, pong, close_due, receiver, subprotocol, subscriptions, is_behind };
+        let (pong, subscriptions, is_behind) = (None, None, false);
+        let core = Core { connection, codec, writer, pong, rare, subscriptions, is_behind };
         let core = Rc::new(RefCell::new(core));
         let receiver = WebSocketReceiver::new(reader, core.clone(), settings, window);
         WebSocket { sender: WebSocketSender { core }, receiver }
     }
 
     /// See [`WebSocketReceiver::recv`].
-    pub async fn recv(&mut self) -> Option<Result<Message, Error>> {
-        self.receiver.recv().await
+    pub fn recv(&mut self) -> impl Future<Output = Option<Result<Message, Error>>> {
+        self.receiver.recv()
     }
 
     /// See [`WebSocketReceiver::recv_part`].
-    pub async fn recv_part(&mut self) -> Option<Result<Part, Error>> {
-        self.receiver.recv_part().await
+    pub fn recv_part(&mut self) -> impl Future<Output = Option<Result<Part, Error>>> {
+        self.receiver.recv_part()
     }
 
     /// See [`WebSocketSender::send`].
     ///
     /// # Errors
     /// Returns an error if the connection is broken or the message cannot be sent.
-    pub async fn send(&mut self, message: impl Into<Message>) -> Result<(), Error> {
-        self.sender.send(message).await
+    pub fn send(&mut self, message: impl Into<Message>) -> impl Future<Output = Result<(), Error>> {
+        self.sender.send(message)
     }
 
     /// See [`WebSocketSender::close`].
     ///
     /// # Errors
     /// Returns an error if the connection is broken, a Close frame was sent before, or the code or the reason is invalid.
-    pub async fn close(&mut self, code: u16, reason: &str) -> Result<(), Error> {
-        self.sender.close(code, reason).await
+    pub fn close(&mut self, code: u16, reason: &str) -> impl Future<Output = Result<(), Error>> {
+        self.sender.close(code, reason)
     }
 
     /// Returns the subprotocol on which the peers have agreed.
@@ -150,9 +156,14 @@ impl WebSocketSender {
     ///
     /// # Errors
     /// Returns an error if the connection is broken or the message cannot be sent.
-    pub async fn send(&mut self, message: impl Into<Message>) -> Result<(), Error> {
-        poll_fn(|cx| self.core.borrow_mut().writer.poll_ready(cx)).await?;
-        self.core.borrow_mut().send(message.into())
+    // An async function would keep the message twice in its future.
+    pub fn send(&mut self, message: impl Into<Message>) -> impl Future<Output = Result<(), Error>> {
+        let mut message = Some(message.into());
+        poll_fn(move |cx| {
+            let mut core = self.core.borrow_mut();
+            ready!(core.writer.poll_ready(cx))?;
+            Poll::Ready(message.take().map_or(Ok(()), |message| core.send(message)))
+        })
     }
 
     /// Queues a message to be sent, without waiting.
@@ -172,13 +183,13 @@ impl WebSocketSender {
     ///
     /// # Errors
     /// Returns an error if the connection is broken, a Close frame was sent before, or the code or the reason is invalid.
-    pub async fn close(&mut self, code: u16, reason: &str) -> Result<(), Error> {
-        self.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await
+    pub fn close(&mut self, code: u16, reason: &str) -> impl Future<Output = Result<(), Error>> {
+        self.send(Message::Close(Some(CloseFrame { code, reason: reason.into() })))
     }
 
     /// Returns the subprotocol on which the peers have agreed.
     pub fn protocol(&self) -> Option<String> {
-        self.core.borrow().subprotocol.as_deref().map(str::to_owned)
+        self.core.borrow().rare.as_ref()?.subprotocol.as_deref().map(str::to_owned)
     }
 
     /// Sends the messages of a filter's topics to the peer, until the connection ends. This takes no task: a published
@@ -237,7 +248,7 @@ impl Sink for RefCell<Core> {
     fn wake(&self) {
         let mut core = self.borrow_mut();
         core.is_behind = true;
-        core.receiver.take().into_iter().for_each(Waker::wake);
+        core.writer.wake_reader();
     }
 }
 
@@ -257,6 +268,11 @@ impl Core {
                 Err(Error::Refused(failure))
             }
         }
+    }
+
+    /// Returns the moment until which the peer must answer our Close frame.
+    pub(super) fn close_due(&self) -> Option<Instant> {
+        self.rare.as_ref()?.close_due
     }
 
     /// Returns about how many bytes are held, besides those that the stream holds.
@@ -301,8 +317,9 @@ impl Core {
             Message::Close(frame) => {
                 let (code, reason) = frame.as_ref().map_or((None, ""), |frame| (Some(frame.code), &frame.reason[..]));
                 self.connection.send_close(code, reason, &mut out)?;
-                self.close_due = context::now_if_any().map(|now| now + CLOSE_WAIT);
-                self.receiver.take().into_iter().for_each(Waker::wake);
+                self.rare.get_or_insert_default().close_due = context::now_if_any().map(|now| now + CLOSE_WAIT);
+                // Lets the receiver wait until then.
+                self.writer.wake_reader();
             }
         }
         Ok(self.writer.queue(out.into())?)

@@ -349,7 +349,7 @@ impl Connection {
         if !bytes.is_empty() {
             let mut raw = tunnel.raw.borrow_mut();
             raw.push(bytes);
-            raw.paused = raw.held >= RAW_BYTES;
+            raw.paused = raw.held() >= RAW_BYTES;
             let full = raw.paused;
             self.transport.tunnel_moved(&raw, worker);
             drop(raw);
@@ -387,7 +387,7 @@ impl Connection {
             return self.abort(worker, out);
         }
         if !self.transport.blocked {
-            if !raw.outgoing.is_empty() {
+            if raw.has_outgoing() {
                 self.send_written(&mut raw, worker, out);
             } else if !raw.is_in_arena(worker.turn) {
                 raw.mark_flushed();
@@ -398,8 +398,8 @@ impl Connection {
                 worker.context.wake_at(worker.now, worker.context.inbox.waker(number));
             }
         }
-        raw.paused = raw.held >= RAW_BYTES;
-        let (is_written, is_finished) = (raw.is_written() && raw.outgoing.is_empty(), raw.is_finished());
+        raw.paused = raw.held() >= RAW_BYTES;
+        let (is_written, is_finished) = (raw.is_written() && !raw.has_outgoing(), raw.is_finished());
         let is_in_arena = raw.is_in_arena(worker.turn);
         drop(raw);
         if !self.recharge(worker) {
@@ -427,7 +427,7 @@ impl Connection {
     /// separate operation.
     fn send_written(&mut self, raw: &mut Raw, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let (mut unsent, mut copied) = (0, 0);
-        while let Some(bytes) = raw.outgoing.pop_front() {
+        while let Some(bytes) = raw.take_written() {
             if bytes.len() <= INLINE_BYTES {
                 copied += bytes.len();
                 unsent += if self.transport.blocked { bytes.len() } else { 0 };
@@ -444,7 +444,6 @@ impl Connection {
             unsent += out.flush_and_hear(self.transport.id);
             self.transport.blocked = true;
         }
-        raw.outgoing_held = 0;
         if self.transport.blocked {
             self.transport.account.set_unsent(unsent);
         }

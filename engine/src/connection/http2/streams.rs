@@ -108,7 +108,7 @@ impl Active {
             return 0;
         }
         let body = self.exchange.outgoing.held();
-        let written = self.exchange.tunnel().map_or(0, |tunnel| tunnel.raw.borrow().outgoing_held);
+        let written = self.exchange.tunnel().map_or(0, |tunnel| tunnel.raw.borrow().outgoing_held());
         STREAM_BYTES + self.lent.max(self.pending_bytes()) + body + written
     }
 

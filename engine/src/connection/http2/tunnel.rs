@@ -146,7 +146,7 @@ impl Transport {
             return H2 { transport: self, http2, stream, out }.abort(abort, worker);
         }
         let raw = tunnel.raw.borrow();
-        let has_something = !raw.outgoing.is_empty() || raw.is_written() || !raw.flushed;
+        let has_something = raw.has_outgoing() || raw.is_written() || !raw.flushed;
         let is_finished = raw.is_finished();
         drop(raw);
         if active.exchange.outgoing.is_streaming() && has_something {
@@ -225,7 +225,7 @@ impl Active {
     /// tunnel and no handler takes the body in parts.
     pub(in crate::connection) fn untaken(&self) -> Option<usize> {
         if let Some(tunnel) = self.exchange.tunnel() {
-            return Some(tunnel.raw.borrow().bytes);
+            return Some(tunnel.raw.borrow().bytes());
         }
         self.exchange.incoming.untaken()
     }

@@ -1,0 +1,40 @@
+//! Boxes that a thread keeps for reuse, for values that most connections need only for a moment.
+
+use std::cell::RefCell;
+
+/// The most unused boxes of a type that a thread keeps; documented in `recycle`.
+const SPARES: usize = 64;
+
+/// Unused boxes of one type, for a `thread_local!`.
+#[derive(Debug)]
+pub struct Spares<T> {
+    boxes: RefCell<Vec<Box<T>>>,
+}
+
+impl<T> Default for Spares<T> {
+    fn default() -> Spares<T> {
+        Spares { boxes: RefCell::default() }
+    }
+}
+
+impl<T: Default> Spares<T> {
+    /// Creates a list without boxes.
+    pub const fn new() -> Spares<T> {
+        Spares { boxes: RefCell::new(Vec::new()) }
+    }
+
+    /// Returns a box with the default value.
+    pub fn take(&self) -> Box<T> {
+        self.boxes.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Drops the contents of a box. Keeps its memory for [`take`](Self::take), unless there are 64 already.
+    pub fn recycle(&self, mut used: Box<T>) {
+        // The value's destructor may call this again, so nothing is borrowed yet.
+        *used = T::default();
+        let mut boxes = self.boxes.borrow_mut();
+        if boxes.len() < SPARES {
+            boxes.push(used);
+        }
+    }
+}
