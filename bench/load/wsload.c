@@ -1,5 +1,6 @@
 // A light closed-loop WebSocket echo load generator through io_uring.
-// wsload PORT PATH CONNECTIONS BYTES SECONDS: each connection keeps one masked text frame of BYTES in flight and counts echoes by length.
+// wsload PORT PATH CONNECTIONS BYTES SECONDS: each connection keeps one masked frame of BYTES in flight, text or, from 16 KiB, binary, and counts
+// echoes by length.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <liburing.h>
@@ -37,7 +38,7 @@ struct conn { int fd; size_t got; };
 int main(int argc, char **argv) {
   int port = atoi(argv[1]), n = atoi(argv[3]), depth = atoi(argv[4]); double secs = atof(argv[5]); path = argv[2];
   int size = depth; depth = 1;
-  char *req = malloc(size + 14); size_t h = 0; req[h++] = (char)0x81;
+  char *req = malloc(size + 14); size_t h = 0; req[h++] = (char)(size < 16384 ? 0x81 : 0x82);
   if (size < 126) req[h++] = (char)(0x80 | size);
   else if (size < 65536) { req[h++] = (char)(0x80 | 126); req[h++] = (char)(size >> 8); req[h++] = (char)size; }
   else { req[h++] = (char)(0x80 | 127); for (int i = 7; i >= 0; i--) req[h++] = (char)((unsigned long)size >> (8 * i)); }

@@ -23,6 +23,7 @@ mod client;
 mod deflate;
 pub(crate) mod frame;
 mod handler;
+mod large;
 mod message;
 mod receiver;
 mod socket;

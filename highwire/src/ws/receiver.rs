@@ -1,5 +1,6 @@
 //! The receiving half of a WebSocket connection.
 
+use super::large;
 use super::message::{CloseFrame, Error, Failure, Message, Part, Utf8Bytes};
 use super::socket::{Core, WebSocket, WebSocketSender};
 use super::upgrade::Settings;
@@ -152,11 +153,11 @@ impl Receiving {
                     if is_last && message.is_empty() {
                         return Poll::Ready(Some(whole(kind, bytes)));
                     }
-                    message.extend_from_slice(&bytes);
+                    large::append(message, &bytes, self.core.borrow().connection.frame_left());
                     if !is_last {
                         continue;
                     }
-                    whole(kind, Bytes::from(std::mem::take(message)))
+                    whole(kind, large::freeze(std::mem::take(message)))
                 }
                 Ok(Part::Control(message)) => Ok(message),
                 Err(error) => Err(error),

@@ -84,6 +84,15 @@ impl BufferRing {
         unsafe { std::slice::from_raw_parts(self.buffer(number), count.min(limit::RING_BUFFER_BYTES)) }
     }
 
+    /// Returns the first `count` bytes of buffers that follow each other in memory, under the conditions of
+    /// [`bytes`](Self::bytes).
+    pub(super) fn run(&self, first: u16, count: usize) -> &[u8] {
+        let behind = (COUNT - first as usize % COUNT) * limit::RING_BUFFER_BYTES;
+        // SAFETY: the bytes begin in the first buffer and end before the mapping does. After the completions, the
+        // kernel does not write to the buffers until they are given back, which needs `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.buffer(first), count.min(behind)) }
+    }
+
     /// Queues a buffer for the kernel, which may use it after the next [`publish`](Self::publish).
     pub(super) fn give_back(&mut self, number: u16) {
         let address = self.buffer(number) as u64;

@@ -146,6 +146,11 @@ impl Connection {
         self.frame.is_some() || self.incoming == State::InMessage
     }
 
+    /// Returns the number of payload bytes of the current frame that have not arrived.
+    pub fn frame_left(&self) -> u64 {
+        self.frame.map_or(0, |frame| frame.left)
+    }
+
     /// Reads the next event from the window, and unmasks its bytes in place. Bytes after a Close frame or a failure are
     /// dropped.
     ///

@@ -23,7 +23,7 @@ pub(super) enum Load {
     Closed { connections: u32, depth: u32, headers: bool },
     /// Every connection keeps one request in flight, with this file as its body.
     Post { connections: u32, file: &'static str },
-    /// Every connection is a WebSocket and keeps one text of this many bytes in flight, which the server sends back.
+    /// Every connection is a WebSocket and keeps one message of this many bytes in flight, which the server sends back.
     Echo { connections: u32, bytes: u32 },
     /// ApacheBench, with these options before the address.
     Ab(&'static str),
@@ -61,6 +61,8 @@ pub(super) enum Entrant {
     FloorEpollOnce,
     /// The floor of WebSockets, which only unmasks.
     FloorWs,
+    /// The floor for long messages, which sends each received part on at once.
+    FloorWsStream,
     Highwire(Engine),
     HighwireTls(Engine),
     /// Serves the same files as `NginxFiles`.
@@ -85,12 +87,13 @@ pub(super) enum Engine {
 
 use Engine::{Readiness, Uring};
 use Entrant::{
-    Axum, FloorEpoll, FloorEpollOnce, FloorUring, FloorWs, H2o, H2oTls, Highwire, HighwireFiles, HighwireTls,
-    NginxFiles, NginxTls, Ntex,
+    Axum, FloorEpoll, FloorEpollOnce, FloorUring, FloorWs, FloorWsStream, H2o, H2oTls, Highwire, HighwireFiles,
+    HighwireTls, NginxFiles, NginxTls, Ntex,
 };
 
 const URING: &[Entrant] = &[FloorUring, Highwire(Uring)];
 const WEBSOCKET: &[Entrant] = &[FloorWs, Highwire(Uring), Highwire(Readiness)];
+const WEBSOCKET_LONG: &[Entrant] = &[FloorWsStream, Highwire(Uring), Highwire(Readiness)];
 const READINESS: &[Entrant] = &[FloorEpoll, Highwire(Readiness)];
 const BOTH: &[Entrant] = &[FloorEpoll, Highwire(Readiness), Highwire(Uring)];
 /// For clients that cannot use the fixed answer of the floors.
@@ -196,6 +199,20 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         Load::Echo { connections: 512, bytes: 2048 },
         "/ws",
         WEBSOCKET,
+    ),
+    alone(
+        "ws-echo-16k",
+        "64 WebSockets, one binary message of 16 KiB in flight on each, which the server sends back",
+        Load::Echo { connections: 64, bytes: 16 * 1024 },
+        "/ws",
+        WEBSOCKET_LONG,
+    ),
+    alone(
+        "ws-echo-1m",
+        "16 WebSockets, one binary message of 1 MiB in flight on each, which the server sends back",
+        Load::Echo { connections: 16, bytes: 1024 * 1024 },
+        "/ws",
+        WEBSOCKET_LONG,
     ),
     pipelined("pipe1", 1, false),
     pipelined("pipe2", 2, false),
@@ -433,6 +450,7 @@ impl Entrant {
             FloorEpoll => Server::new("floor (epoll)", "bench/bin/floor_epoll PORT", SERVER_CPU),
             FloorEpollOnce => Server::new("floor (epoll, closing)", "bench/bin/floor_epoll PORT once", SERVER_CPU),
             FloorWs => Server::new("floor (WebSocket)", "bench/bin/floor_ws PORT", SERVER_CPU),
+            FloorWsStream => Server::new("floor (WebSocket, parts)", "bench/bin/floor_ws_stream PORT", SERVER_CPU),
             H2o => Server::new("h2o", "h2o -c DIR/h2o.conf", SERVER_CPU),
             H2oTls => Server::new("h2o-tls", "h2o -c DIR/h2o-tls.conf", SERVER_CPU),
             NginxTls => Server::new("nginx-tls", "nginx -e stderr -p DIR -c DIR/nginx-tls.conf", SERVER_CPU),
