@@ -1,5 +1,6 @@
-//! Measures what permessage-deflate costs beside the library that deflates: a server in this process echoes JSON messages
-//! of 1 KiB with and without compression, and then the library alone inflates and deflates the same messages.
+//! Compares the CPU time that permessage-deflate adds to an echo with that of flate2 alone: a server in this process echoes
+//! JSON messages of 1 KiB with and without compression, and then flate2 alone inflates and deflates the same messages. The
+//! last line is the added time divided by flate2's; 1 would mean that nothing but flate2 costs time.
 //!
 //! `cargo run --release -p highwire --example websocket_deflate_cost` prints the CPU time of the server's thread for each
 //! message. Only Linux counts it.

@@ -25,12 +25,12 @@
 //! | feature | contents |
 //! |---|---|
 //! | `json` (default) | `Json`, `Query`, `Form` and typed `Path` |
-//! | `tls` (default) | `tls`, `Server::listen_tls`, `testing::Client::https` |
+//! | `tls` (default) | `tls`, `Server::listen_tls`, `testing::Client::https`, `ws::Connect::tls` |
 //! | `compress` | `compress`: compression of responses, decompression of request bodies |
 //! | `cookies` | signed and private cookies; with `json` the module `session` |
 //! | `nats`, `redis` | `topics::Nats`, `topics::Redis`: topics that several machines share |
 //! | `tower` | `tower`: axum routers and other tower services inside an app, or an app inside them |
-//! | `hyper` | hyper's upgrades for such services; with `tokio`, axum's WebSocket |
+//! | `hyper` | such services can take over a connection through hyper's upgrades; axum's WebSocket needs this and `tokio` |
 //! | `tokio` | a tokio runtime in the background, for handlers that need one |
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

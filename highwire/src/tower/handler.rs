@@ -22,8 +22,9 @@ use std::task::{Context, Poll, ready};
 /// The service is cloned for each request, as tower's contract requires, and its future stays on the worker that has
 /// the connection. The extensions of a request contain its [`Peer`](crate::Peer) and, under TLS, its
 /// [`Tls`](crate::Tls). With the feature `hyper`, a request that proposes another protocol also has hyper's `OnUpgrade`,
-/// which axum's `WebSocketUpgrade` needs; over HTTP/2 it then has the method `CONNECT`, as in hyper. axum runs its
-/// WebSockets on tokio, so also turn on the feature `tokio`.
+/// which axum's `WebSocketUpgrade` needs. Over HTTP/2 such a request has the method `CONNECT`, as in hyper, so register its
+/// route in axum with `any`: `get` would only match over HTTP/1. axum runs its WebSockets on tokio, so also turn on the
+/// feature `tokio`. Without `hyper`, axum refuses to open a WebSocket; without `tokio`, its handler panics.
 ///
 /// ```
 /// use axum::{Router, routing::get};

@@ -40,7 +40,8 @@ const ADDRESS: Duration = Duration::from_secs(5);
 /// The most addresses of a name that are tried, one after the other.
 const ADDRESSES: usize = 8;
 
-/// Connects to a WebSocket with the default settings. See [`Connect`].
+/// Connects to a WebSocket with the default settings. A URL with `wss:` needs [`Connect::tls`] and is refused here. See
+/// [`Connect`].
 ///
 /// # Errors
 /// As [`Connect::connect`].
@@ -52,7 +53,8 @@ pub async fn connect(url: &str) -> Result<WebSocket, ConnectError> {
 }
 
 /// A builder of a connection to a WebSocket. The connection belongs to the worker whose task opens it, as those that it
-/// accepts do.
+/// accepts do. A handler's time is limited, so a connection that lasts longer belongs into a task of
+/// [`spawn`](crate::spawn).
 ///
 /// ```
 /// use highwire::App;
@@ -167,7 +169,20 @@ impl Connect {
         self
     }
 
-    /// Sets the TLS configuration for `wss:`, which decides whose certificates are trusted. There is no default yet.
+    /// Sets the TLS configuration for `wss:`, which decides whose certificates are trusted. There is no default yet, so
+    /// that `wss:` fails without it. The roots are a `RootCertStore` of rustls 0.23, for example with the certificates of
+    /// the crate `webpki-roots`:
+    ///
+    /// ```
+    /// use highwire::tls::ClientConfig;
+    /// use highwire::ws::{Connect, ConnectError, WebSocket};
+    /// use std::sync::Arc;
+    ///
+    /// async fn connect(roots: rustls::RootCertStore) -> Result<WebSocket, ConnectError> {
+    ///     let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    ///     Connect::new("wss://example.com/chat")?.tls(Arc::new(config)).connect().await
+    /// }
+    /// ```
     #[cfg(feature = "tls")]
     pub fn tls(mut self, config: Arc<rustls::ClientConfig>) -> Connect {
         self.tls = Some(config);

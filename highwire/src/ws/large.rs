@@ -14,17 +14,26 @@ const LONG_BYTES: usize = 16 * 1024;
 /// The most bytes of all buffers that a worker keeps.
 const ALL_BYTES: usize = 16 * 1024 * 1024;
 
+/// The buffers that a thread keeps.
+#[derive(Default)]
+struct Buffers {
+    kept: Vec<Vec<u8>>,
+    /// True if this thread receives messages. Other threads, which may drop them, have no use for a buffer.
+    receives: bool,
+}
+
 thread_local! {
-    static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static BUFFERS: RefCell<Buffers> = const { RefCell::new(Buffers { kept: Vec::new(), receives: false }) };
 }
 
 /// Appends a part to a message, of whose current frame `left` more bytes are announced.
 pub(super) fn append(message: &mut Vec<u8>, part: &[u8], left: u64) {
     let length = message.len() + part.len();
     if length > message.capacity() && length >= LONG_BYTES {
-        let larger = |buffers: &mut Vec<Vec<u8>>| {
-            let at = buffers.iter().position(|buffer| buffer.capacity() >= length)?;
-            Some(buffers.swap_remove(at))
+        let larger = |buffers: &mut Buffers| {
+            buffers.receives = true;
+            let at = buffers.kept.iter().position(|buffer| buffer.capacity() >= length)?;
+            Some(buffers.kept.swap_remove(at))
         };
         match BUFFERS.with_borrow_mut(larger) {
             Some(mut buffer) => {
@@ -41,7 +50,8 @@ pub(super) fn append(message: &mut Vec<u8>, part: &[u8], left: u64) {
     message.extend_from_slice(part);
 }
 
-/// Turns a buffer into the bytes of a message. The thread that drops the last of them keeps the buffer.
+/// Turns a buffer into the bytes of a message. The thread that drops the last of them keeps the buffer, if it receives
+/// messages itself.
 pub(super) fn freeze(buffer: Vec<u8>) -> Bytes {
     match KEPT_BYTES.contains(&buffer.capacity()) {
         true => Bytes::from_owner(Kept(buffer)),
@@ -65,9 +75,10 @@ impl Drop for Kept {
         // Fails if the thread is ending.
         let _ = BUFFERS.try_with(|buffers| {
             if let Ok(mut buffers) = buffers.try_borrow_mut()
-                && buffers.iter().map(Vec::capacity).sum::<usize>() + buffer.capacity() <= ALL_BYTES
+                && buffers.receives
+                && buffers.kept.iter().map(Vec::capacity).sum::<usize>() + buffer.capacity() <= ALL_BYTES
             {
-                buffers.push(buffer);
+                buffers.kept.push(buffer);
             }
         });
     }
@@ -94,6 +105,7 @@ mod tests {
 
     #[test]
     fn a_buffer_is_used_again_when_all_bytes_are_dropped() {
+        assert_eq!(appended(20_000, 1), 20_001);
         let mut buffer = Vec::with_capacity(64 * 1024);
         buffer.extend_from_slice(b"secret");
         let message = freeze(buffer);
@@ -107,11 +119,18 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_receives_nothing_keeps_nothing() {
+        drop(freeze(Vec::with_capacity(1 << 20)));
+        assert!(BUFFERS.with_borrow(|buffers| buffers.kept.is_empty()));
+    }
+
+    #[test]
     fn the_bytes_that_are_kept_are_bounded() {
+        assert!(appended(20_000, 0) > 0);
         for (capacity, kept) in [(1000, 0), (3 << 20, 0), (1 << 20, ALL_BYTES >> 20)] {
             let messages: Vec<_> = (0..20).map(|_| freeze(Vec::with_capacity(capacity))).collect();
             drop(messages);
-            assert_eq!(BUFFERS.with_borrow(Vec::len), kept, "{capacity}");
+            assert_eq!(BUFFERS.with_borrow(|buffers| buffers.kept.len()), kept, "{capacity}");
         }
     }
 }

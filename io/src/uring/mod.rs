@@ -16,6 +16,7 @@
 
 mod arrive;
 mod provided;
+mod receive;
 mod ring;
 mod send;
 
@@ -332,79 +333,6 @@ impl Uring {
         }
     }
 
-    /// Reports the bytes of several completions as one receive.
-    fn received_run<S: Sink>(&mut self, run: &[Entry], queue: &mut Queue, sink: &mut S) {
-        let [first, .., last] = run else { return };
-        let Some(buffer) = cqueue::buffer_select(first.flags) else { return };
-        let socket = socket_of(first.data);
-        if let Some(connection) = self.connections.get(socket)
-            && !connection.closed
-            && !connection.ended
-        {
-            let count = (run.len() - 1) * limit::RING_BUFFER_BYTES + last.result as usize;
-            let bytes = self.buffers.run(buffer, count);
-            sink.complete(Completion::Received { socket, bytes }, queue);
-        }
-        self.after_receive(socket, *last, queue, sink);
-        (0..run.len()).for_each(|at| self.buffers.give_back(buffer + at as u16));
-    }
-
-    /// Arms the receive anew if this completion was its last one, or else looks for an end that no completion reports.
-    #[inline]
-    fn after_receive<S: Sink>(&mut self, socket: SocketId, entry: Entry, queue: &mut Queue, sink: &mut S) {
-        let Some(connection) = self.connections.get(socket) else { return };
-        let more = cqueue::more(entry.flags);
-        connection.armed &= more;
-        if connection.closed || connection.ended {
-            return;
-        }
-        if !more {
-            self.arm(socket);
-        } else if !cqueue::sock_nonempty(entry.flags) {
-            self.look_for_end(socket, queue, sink);
-        }
-    }
-
-    #[inline]
-    fn received<S: Sink>(&mut self, socket: SocketId, entry: Entry, queue: &mut Queue, sink: &mut S) {
-        let buffer = cqueue::buffer_select(entry.flags);
-        if let Some(connection) = self.connections.get(socket) {
-            let more = cqueue::more(entry.flags);
-            connection.armed &= more;
-            if !connection.closed && !connection.ended {
-                match (entry.result, buffer) {
-                    (count @ 1.., Some(buffer)) => {
-                        let bytes = self.buffers.bytes(buffer, count as usize);
-                        sink.complete(Completion::Received { socket, bytes }, queue);
-                        self.after_receive(socket, entry, queue, sink);
-                    }
-                    (0, _) => {
-                        connection.ended = true;
-                        sink.complete(Completion::Ended { socket }, queue);
-                    }
-                    (error, _) => match -error {
-                        libc::ENOBUFS => self.starved.push(socket),
-                        libc::ECANCELED | libc::EINTR | libc::EAGAIN => self.interrupted.push(socket),
-                        error => {
-                            connection.ended = true;
-                            if std::mem::replace(&mut connection.failed, true) {
-                                if let Some(buffer) = buffer {
-                                    self.buffers.give_back(buffer);
-                                }
-                                return;
-                            }
-                            let error = io::Error::from_raw_os_error(error);
-                            sink.complete(Completion::Failed { socket, error }, queue);
-                        }
-                    },
-                }
-            }
-        }
-        if let Some(buffer) = buffer {
-            self.buffers.give_back(buffer);
-        }
-    }
-
     fn sent<S: Sink>(&mut self, socket: SocketId, result: i32, queue: &mut Queue, sink: &mut S) {
         let Some(connection) = self.connections.get(socket) else { return };
         connection.sending = false;
@@ -583,25 +511,6 @@ impl Driver for Uring {
     }
 }
 
-/// Returns the number of completions at the front that together are one receive: of one socket, into buffers that follow
-/// each other in memory, all but the last one full. A peer that sends much then causes one report for many buffers.
-#[inline]
-fn run(entries: &[Entry]) -> usize {
-    let is_full = |entry: &Entry| {
-        entry.result == limit::RING_BUFFER_BYTES as i32
-            && entry.data >> 56 == kind::RECEIVE
-            && cqueue::more(entry.flags)
-    };
-    let follows = |[entry, next]: &[Entry; 2]| {
-        is_full(entry)
-            && next.data == entry.data
-            && next.result > 0
-            && cqueue::buffer_select(next.flags) == cqueue::buffer_select(entry.flags).and_then(|at| at.checked_add(1))
-    };
-    let most = limit::RECEIVE_BYTES / limit::RING_BUFFER_BYTES;
-    1 + entries.array_windows().take(most - 1).take_while(|pair| follows(pair)).count()
-}
-
 impl Uring {
     /// Returns an error if an earlier turn has failed.
     fn check(&self) -> io::Result<()> {
@@ -638,7 +547,7 @@ impl Uring {
         let mut entries = std::mem::take(&mut self.entries);
         let mut rest = &entries[..];
         while let Some((&entry, behind)) = rest.split_first() {
-            let run = run(rest);
+            let run = receive::run(rest);
             if run > 1 {
                 self.received_run(&rest[..run], queue, sink);
                 rest = &rest[run..];
@@ -679,7 +588,7 @@ mod tests {
     }
 
     /// Returns a driver with a listener, and the listener's address; `None` if this system has no io_uring.
-    fn listening() -> Option<(Uring, std::net::SocketAddr)> {
+    pub(super) fn listening() -> Option<(Uring, std::net::SocketAddr)> {
         let mut driver = match Uring::new() {
             Ok(driver) => driver,
             Err(error) => {
@@ -695,7 +604,7 @@ mod tests {
     }
 
     /// Accepts connections until the driver has `wanted` of them.
-    fn accept(driver: &mut Uring, wanted: usize) {
+    pub(super) fn accept(driver: &mut Uring, wanted: usize) {
         while driver.connections.ids().count() < wanted {
             driver.turn(None, &mut Queue::new(), &mut Count::default()).expect("a turn");
         }
@@ -715,69 +624,6 @@ mod tests {
             driver.turn(None, &mut queue, &mut count).expect("a turn");
         }
         assert!(driver.buffers.used() > limit::RING_BUFFERS_AT_FIRST, "{} buffers", driver.buffers.used());
-    }
-
-    /// Collects received bytes and the size of the largest receive.
-    #[derive(Default)]
-    struct Collect {
-        bytes: Vec<u8>,
-        largest: usize,
-    }
-
-    impl Sink for Collect {
-        fn begin(&mut self, _: Instant) {}
-        fn complete(&mut self, completion: Completion<'_>, _: &mut Queue) {
-            if let Completion::Received { bytes, .. } = completion {
-                self.bytes.extend_from_slice(bytes);
-                self.largest = self.largest.max(bytes.len());
-            }
-        }
-    }
-
-    #[test]
-    fn buffers_that_follow_each_other_are_reported_as_one_receive() {
-        const BYTES: usize = 3 * limit::RING_BUFFERS as usize * limit::RING_BUFFER_BYTES + 77;
-        let Some((mut driver, address)) = listening() else { return };
-        let mut client = TcpStream::connect(address).expect("a connection");
-        accept(&mut driver, 1);
-        let sent: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8).collect();
-        let (mut queue, mut seen) = (Queue::new(), Collect::default());
-        let mut writing = 0;
-        client.set_nonblocking(true).expect("an option");
-        while seen.bytes.len() < BYTES {
-            while let Ok(count @ 1..) = client.write(&sent[writing..]) {
-                writing += count;
-            }
-            driver.turn(None, &mut queue, &mut seen).expect("a turn");
-        }
-        assert!(seen.bytes == sent, "the bytes are in their order");
-        assert!(seen.largest > limit::RING_BUFFER_BYTES, "{} bytes at most", seen.largest);
-        assert!(seen.largest <= limit::RECEIVE_BYTES, "{} bytes at most", seen.largest);
-    }
-
-    #[test]
-    fn completions_form_a_run_if_their_buffers_follow_each_other() {
-        let received = |socket: u64, buffer: u32, result: usize, more: u32| Entry {
-            data: kind::RECEIVE << 56 | socket,
-            result: result as i32,
-            // IORING_CQE_F_BUFFER, and IORING_CQE_F_MORE if `more` is 2.
-            flags: buffer << 16 | 1 | more,
-        };
-        const FULL: usize = limit::RING_BUFFER_BYTES;
-        let long: Vec<_> = (0..40).map(|buffer| received(1, buffer, FULL, 2)).collect();
-        for (entries, expected) in [
-            (&[received(1, 0, FULL, 2), received(1, 1, 5, 2)][..], 2),
-            (&[received(1, 0, FULL, 2), received(1, 1, FULL, 0), received(1, 2, 5, 2)], 2),
-            (&[received(1, 0, FULL, 2), received(2, 1, 5, 2)], 1),
-            (&[received(1, 0, FULL - 1, 2), received(1, 1, 5, 2)], 1),
-            (&[received(1, 0, FULL, 2), received(1, 2, 5, 2)], 1),
-            (&[received(1, 1, FULL, 2), received(1, 0, 5, 2)], 1),
-            (&[received(1, 0, FULL, 2), received(1, 1, 0, 2)], 1),
-            (&[received(1, 0, FULL, 2)], 1),
-            (&long, limit::RECEIVE_BYTES / FULL),
-        ] {
-            assert_eq!(run(entries), expected, "{entries:?}");
-        }
     }
 
     /// Pauses and resumes each flooding socket whenever it receives, as a loop does whose task takes the bytes at once.
