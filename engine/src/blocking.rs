@@ -187,7 +187,7 @@ impl<S: Service> Thread<S> {
         inbox: TaskInbox,
         notifier: Notifier,
     ) -> Thread<S> {
-        let context = Context::new(inbox, shared.clone());
+        let context = Context::new(inbox, shared.clone(), false);
         let _entered = context.enter();
         let clock = RealClock::start();
         let mut worker = WorkerContext::new(make, shared, context.clone());

@@ -30,6 +30,8 @@ pub(crate) struct Context {
     connects: RefCell<Vec<Attempt>>,
     /// True if a task may have cancelled an attempt.
     has_cancelled: Cell<bool>,
+    /// True if the worker serves many connections, and not one after the other.
+    serves_many: bool,
 }
 
 /// A timer: its moment, and a number that distinguishes it from other timers of the same moment.
@@ -128,7 +130,7 @@ thread_local! {
 }
 
 impl Context {
-    pub(crate) fn new(inbox: TaskInbox, shared: Arc<Shared>) -> Rc<Context> {
+    pub(crate) fn new(inbox: TaskInbox, shared: Arc<Shared>, serves_many: bool) -> Rc<Context> {
         Rc::new(Context {
             inbox,
             now: Cell::new(Instant::default()),
@@ -138,6 +140,7 @@ impl Context {
             tasks: RefCell::default(),
             connects: RefCell::default(),
             has_cancelled: Cell::default(),
+            serves_many,
         })
     }
 
@@ -301,6 +304,12 @@ pub fn now() -> Instant {
 /// Returns the time by the worker's clock, or `None` if no worker runs on this thread.
 pub fn now_if_any() -> Option<Instant> {
     CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.now.get())).ok().flatten()
+}
+
+/// Returns true if a worker runs on this thread that serves many connections at the same time. Only there it pays to
+/// keep memory for the next connection.
+pub fn serves_many() -> bool {
+    CURRENT.try_with(|current| current.borrow().as_ref().is_some_and(|context| context.serves_many)).unwrap_or(false)
 }
 
 /// Returns the time of day by the worker's clock, which is virtual in the simulator. Uses the system's clock if no

@@ -44,11 +44,12 @@ impl<T> Asked<T> {
 
 impl<T> Drop for Asked<T> {
     fn drop(&mut self) {
-        let maker = {
+        let (maker, waiter) = {
             let mut place = lock(&self.place);
             place.is_abandoned = true;
-            place.maker.take()
+            (place.maker.take(), place.waiter.take())
         };
+        drop(waiter);
         maker.into_iter().for_each(Waker::wake);
     }
 }

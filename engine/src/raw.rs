@@ -152,7 +152,7 @@ impl Raw {
     }
 
     fn waiting(&mut self) -> &mut Waiting {
-        self.waiting.get_or_insert_with(|| SPARE.with(Spares::take))
+        self.waiting.get_or_insert_with(|| Spares::take(&SPARE))
     }
 
     /// Frees the memory for waiting bytes if there are none.
@@ -160,7 +160,7 @@ impl Raw {
         if let Some(waiting) =
             self.waiting.take_if(|waiting| waiting.received.is_empty() && waiting.outgoing.is_empty())
         {
-            SPARE.with(|spare| spare.recycle(waiting));
+            Spares::recycle(&SPARE, waiting);
         }
     }
 

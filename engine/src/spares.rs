@@ -1,6 +1,7 @@
 //! Boxes that a thread keeps for reuse, for values that most connections need only for a moment.
 
 use std::cell::RefCell;
+use std::thread::LocalKey;
 
 /// The most unused boxes of a type that a thread keeps; documented in `recycle`.
 const SPARES: usize = 64;
@@ -24,17 +25,20 @@ impl<T: Default> Spares<T> {
     }
 
     /// Returns a box with the default value.
-    pub fn take(&self) -> Box<T> {
-        self.boxes.borrow_mut().pop().unwrap_or_default()
+    pub fn take(here: &'static LocalKey<Spares<T>>) -> Box<T> {
+        // There are none while the thread ends.
+        here.try_with(|spares| spares.boxes.borrow_mut().pop()).ok().flatten().unwrap_or_default()
     }
 
     /// Drops the contents of a box. Keeps its memory for [`take`](Self::take), unless there are 64 already.
-    pub fn recycle(&self, mut used: Box<T>) {
+    pub fn recycle(here: &'static LocalKey<Spares<T>>, mut used: Box<T>) {
         // The value's destructor may call this again, so nothing is borrowed yet.
         *used = T::default();
-        let mut boxes = self.boxes.borrow_mut();
-        if boxes.len() < SPARES {
-            boxes.push(used);
-        }
+        let _ = here.try_with(|spares| {
+            let mut boxes = spares.boxes.borrow_mut();
+            if boxes.len() < SPARES {
+                boxes.push(used);
+            }
+        });
     }
 }

@@ -13,7 +13,7 @@ use highwire::{App, tower};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tungstenite::client::IntoClientRequest;
 use tungstenite::protocol::Role;
@@ -239,5 +239,55 @@ fn a_service_learns_of_clients_that_vanish() {
         assert!(sent < 64, "{engine:?}: the server has taken 64 MiB for a client that does not read");
         handle.shutdown();
         ends.recv_timeout(PATIENCE).unwrap();
+    }
+}
+
+#[test]
+fn a_service_that_answers_everything_accepts_no_tunnel() {
+    for engine in ENGINES {
+        let router = Router::new().fallback(async || "fine");
+        let app = App::new().fallback(tower::service(router)).configure(|config| config.engine = engine);
+        let handle = app.listen("127.0.0.1:0").unwrap().start().unwrap();
+        let head = head(&mut tcp(&handle), "CONNECT a:1 HTTP/1.1\r\nhost: a:1\r\n\r\n");
+        assert_eq!(&head[9..12], "501", "{engine:?}: {head}");
+        handle.shutdown();
+    }
+}
+
+/// Ends its direction first, and then drops the stream without reading.
+async fn leave(mut request: Request) -> axum::response::Response {
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let mut stream = hyper_util::rt::TokioIo::new(upgrade.await.unwrap());
+        stream.write_all(b"bye").await.unwrap();
+        stream.shutdown().await.unwrap();
+        // The worker sends the end before the stream is dropped.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    });
+    let response = axum::response::Response::builder().status(101);
+    response.header("connection", "upgrade").header("upgrade", "greeting").body(axum::body::Body::empty()).unwrap()
+}
+
+#[test]
+fn the_connection_ends_when_the_service_drops_its_stream() {
+    for engine in ENGINES {
+        let app = App::new().fallback(tower::service(Router::new().route("/leave", any(leave))));
+        let app = app.configure(|config| {
+            config.engine = engine;
+            config.timeouts.linger = Duration::from_millis(100);
+        });
+        let handle = app.listen("127.0.0.1:0").unwrap().start().unwrap();
+        let mut stream = tcp(&handle);
+        head(&mut stream, "GET /leave HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: greeting\r\n\r\n");
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        assert_eq!(all, b"bye", "{engine:?}");
+        // The client does not end its direction.
+        let end = Instant::now() + PATIENCE;
+        while handle.connections() > 0 {
+            assert!(Instant::now() < end, "{engine:?}: the connection stays");
+            std::thread::yield_now();
+        }
+        handle.shutdown();
     }
 }

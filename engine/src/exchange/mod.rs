@@ -99,12 +99,12 @@ impl Exchange {
     /// Returns the exchange of a server that has received a request's head. Reuses an exchange that the thread keeps,
     /// if there is one.
     pub(crate) fn boxed() -> Box<Exchange> {
-        SPARE.with(Spares::take)
+        Spares::take(&SPARE)
     }
 
     /// Drops the contents of the exchange. The thread keeps its memory for [`boxed`](Self::boxed), unless it has enough.
     pub(crate) fn recycle(self: Box<Exchange>) {
-        SPARE.with(|spare| spare.recycle(self));
+        Spares::recycle(&SPARE, self);
     }
 
     /// Returns an exchange whose response is complete and whose request is not. The rest of the request is dropped as

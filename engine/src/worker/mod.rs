@@ -75,7 +75,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
         let _runtime = server.enter_runtime();
         let notifier = driver.notifier();
         let inbox = TaskInbox::open(notifier.clone())?;
-        let context = Context::new(inbox, shared.clone());
+        let context = Context::new(inbox, shared.clone(), true);
         context.unix_offset.set(unix_offset(&driver));
         let mut cx = {
             let _entered = context.enter();

@@ -7,6 +7,7 @@
 use crate::upgrade::{Ended, RawReader, RawStream, RawWriter};
 use bytes::{Buf, Bytes, BytesMut};
 use highwire_engine::raw::Switch;
+use highwire_engine::{Asked, Promise, promise};
 use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -19,6 +20,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
+use tokio::task::unconstrained;
 
 /// The most bytes that wait in each direction of a pipe.
 const PIPE_BYTES: usize = 16 * 1024;
@@ -28,6 +30,9 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: pipe\r\nconnection: upgrade\r\n
 
 /// The end of hyper's response head.
 const HEAD_END: &[u8] = b"\r\n\r\n";
+
+/// What the connection is charged for both directions of the pipe, which keep their memory after use.
+const HELD_BYTES: usize = 2 * PIPE_BYTES;
 
 /// The size of the first buffer of a read, which an idle connection keeps.
 const FEW_BYTES: usize = 1024;
@@ -39,6 +44,8 @@ pub(super) struct Offer {
     /// hyper's connection on the other end.
     connection: Pin<Box<dyn Future<Output = ()>>>,
     is_accepted: Rc<Cell<bool>>,
+    /// Is over when the service has dropped its end of the pipe.
+    dropped: Asked<()>,
     /// The status with which the service accepts.
     status: StatusCode,
 }
@@ -57,6 +64,8 @@ pub(super) fn offer(parts: &mut http::request::Parts, upgrade: &crate::Upgrade) 
         parts.extensions.insert(protocol);
     }
     let (mut pipe, theirs) = tokio::io::duplex(PIPE_BYTES);
+    let (held, dropped) = promise();
+    let theirs = Theirs { pipe: TokioIo::new(theirs), _held: held };
     let (is_accepted, made) = (Rc::new(Cell::new(false)), Rc::new(RefCell::new(None)));
     let service = service_fn({
         let (is_accepted, made) = (is_accepted.clone(), made.clone());
@@ -68,17 +77,17 @@ pub(super) fn offer(parts: &mut http::request::Parts, upgrade: &crate::Upgrade) 
             )
         }
     });
-    let connection = http1::Builder::new().serve_connection(TokioIo::new(theirs), service).with_upgrades();
+    let connection = http1::Builder::new().serve_connection(theirs, service).with_upgrades();
     // Without an error, hyper's connection ends when it has handed over the pipe.
-    let mut connection: Pin<Box<dyn Future<Output = ()>>> = Box::pin(async { drop(connection.await) });
+    let mut connection: Pin<Box<dyn Future<Output = ()>>> = Box::pin(unconstrained(async { drop(connection.await) }));
     let mut cx = Context::from_waker(Waker::noop());
     // The pipe has room for the request, and hyper's connection reads it in one poll.
-    let _ = pin!(pipe.write_all(REQUEST)).poll(&mut cx);
+    let _ = pin!(unconstrained(pipe.write_all(REQUEST))).poll(&mut cx);
     let _ = connection.as_mut().poll(&mut cx);
     parts.extensions.insert(made.take()?);
     let has_tunnel = is_http2 || upgrade.is_tunnel();
     let status = if has_tunnel { StatusCode::OK } else { StatusCode::SWITCHING_PROTOCOLS };
-    Some(Offer { pipe, connection, is_accepted, status })
+    Some(Offer { pipe, connection, is_accepted, dropped, status })
 }
 
 fn switching() -> Response<String> {
@@ -87,31 +96,67 @@ fn switching() -> Response<String> {
 }
 
 impl Offer {
-    /// Returns the switch to the other protocol, if the service's status accepts it. Otherwise the service's `OnUpgrade`
-    /// fails.
+    /// Returns the switch to the other protocol, if the service's status accepts it and the service has its `OnUpgrade`.
+    /// Otherwise the `OnUpgrade` fails.
     pub(super) fn answered(self, status: StatusCode) -> Option<Switch> {
         if status != self.status {
             return None;
         }
-        let Offer { pipe, mut connection, is_accepted, .. } = self;
+        let Offer { pipe, mut connection, is_accepted, mut dropped, .. } = self;
+        is_accepted.set(true);
+        // The pipe has room for the response, so one poll ends hyper's connection, and the service has its end.
+        let mut cx = Context::from_waker(Waker::noop());
+        let _ = connection.as_mut().poll(&mut cx);
+        drop(connection);
+        if dropped.poll(&mut cx).is_ready() {
+            // The status of a service that answers any request says nothing.
+            return None;
+        }
         Some(Switch::new(async move |stream| {
-            is_accepted.set(true);
-            // The pipe has room for the response, so one poll ends hyper's connection.
-            let _ = connection.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            drop(connection);
             // An error ends the task, which drops the connection's stream and our end of the pipe.
-            let _ = copy(stream, pipe).await;
+            let _ = unconstrained(copy(stream, pipe, dropped)).await;
         }))
     }
 }
 
-/// Copies bytes in both directions, until both have ended or the service has dropped its end.
-async fn copy(stream: RawStream, mut pipe: DuplexStream) -> io::Result<()> {
+/// The service's end of the pipe.
+struct Theirs {
+    pipe: TokioIo<DuplexStream>,
+    /// Is dropped behind the pipe, and tells [`copy`].
+    _held: Promise<()>,
+}
+
+impl hyper::rt::Read for Theirs {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: hyper::rt::ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_read(cx, buffer)
+    }
+}
+
+impl hyper::rt::Write for Theirs {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.pipe).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_shutdown(cx)
+    }
+}
+
+/// Copies bytes in both directions, until both have ended, or the service's bytes have and it has dropped its end.
+async fn copy(stream: RawStream, mut pipe: DuplexStream, mut dropped: Asked<()>) -> io::Result<()> {
     let rest = behind_head(&mut pipe).await?;
     let (reader, writer) = stream.split();
     let pipe = RefCell::new(pipe);
     let (mut received, mut sent) = (pin!(receive(reader, &pipe)), pin!(send(rest, &pipe, writer)));
-    let (mut has_received, mut has_sent) = (false, false);
+    let (mut has_received, mut has_sent, mut is_dropped) = (false, false, false);
     poll_fn(|cx| {
         if !has_received && let Poll::Ready(result) = received.as_mut().poll(cx) {
             has_received = true;
@@ -121,7 +166,8 @@ async fn copy(stream: RawStream, mut pipe: DuplexStream) -> io::Result<()> {
             has_sent = true;
             result?;
         }
-        if has_received && has_sent { Poll::Ready(Ok(())) } else { Poll::Pending }
+        is_dropped = is_dropped || dropped.poll(cx).is_ready();
+        if has_sent && (has_received || is_dropped) { Poll::Ready(Ok(())) } else { Poll::Pending }
     })
     .await
 }
@@ -146,11 +192,14 @@ async fn receive(mut reader: RawReader, service: &RefCell<DuplexStream>) -> io::
         match reader.read().await {
             Ok(Some(mut bytes)) => {
                 while !bytes.is_empty() {
-                    reader.keep(bytes.len());
-                    let written = poll_fn(|cx| Pin::new(&mut *service.borrow_mut()).poll_write(cx, &bytes)).await?;
-                    bytes.advance(written);
+                    reader.keep(HELD_BYTES + bytes.len());
+                    match poll_fn(|cx| Pin::new(&mut *service.borrow_mut()).poll_write(cx, &bytes)).await {
+                        Ok(written) => bytes.advance(written),
+                        // The service has dropped its end. Its last bytes are still to be sent.
+                        Err(_) => return Ok(()),
+                    }
                 }
-                reader.keep(0);
+                reader.keep(HELD_BYTES);
             }
             // hyper does not tell services that the server stops. They have until the engine cuts the connection.
             Ok(None) if reader.ended() == Some(Ended::Draining) => {}
@@ -171,8 +220,6 @@ async fn send(first: Bytes, service: &RefCell<DuplexStream>, mut writer: RawWrit
         }
         let mut buffer = BytesMut::with_capacity(room);
         if poll_fn(|cx| poll_read(&mut service.borrow_mut(), cx, &mut buffer)).await? == 0 {
-            // Writing no bytes fails if the service has dropped its end, which ends both directions.
-            poll_fn(|cx| Pin::new(&mut *service.borrow_mut()).poll_write(cx, &[])).await?;
             return Ok(());
         }
         // A service that has filled the buffer probably has more.

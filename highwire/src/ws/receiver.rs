@@ -84,7 +84,7 @@ thread_local! {
 
 /// Returns the place for received bytes. It takes only the field, so that others can be used at the same time.
 fn place(arriving: &mut Option<Box<Arriving>>) -> &mut Arriving {
-    arriving.get_or_insert_with(|| SPARE.with(Spares::take))
+    arriving.get_or_insert_with(|| Spares::take(&SPARE))
 }
 
 impl WebSocketReceiver {
@@ -405,7 +405,7 @@ impl Receiving {
             arriving.window_held == 0 && arriving.message.is_empty() && arriving.incomplete.is_none()
         };
         if let Some(idle) = self.arriving.take_if(is_idle) {
-            SPARE.with(|spare| spare.recycle(idle));
+            Spares::recycle(&SPARE, idle);
         }
         let arriving = self.arriving.as_ref();
         let arriving = arriving.map_or(0, |arriving| arriving.message.capacity() + arriving.window_held);

@@ -7,10 +7,29 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 impl Uring {
+    /// Notes a socket that may have ended without a completion, for [`look_for_ends`](Self::look_for_ends).
+    #[inline]
+    pub(super) fn note_quiet(&mut self, socket: SocketId) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        if connection.resumed || connection.peer == Peer::Local {
+            self.quiet.push(socket);
+        }
+    }
+
+    /// Looks for ends of the noted sockets, behind all their data that the kernel has reported.
+    pub(super) fn look_for_ends<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) {
+        for socket in std::mem::take(&mut self.quiet) {
+            let receive = data(kind::RECEIVE, socket);
+            if !self.entries.iter().any(|entry| entry.data == receive) {
+                self.look_for_end(socket, queue, sink);
+            }
+        }
+    }
+
     /// Checks for an end of the stream that the multishot receive does not report (seen on Linux 6.18). On a unix
     /// socket, that is an end behind more data than the receive takes at once. On any socket, it is a reset that
     /// arrives with the last data after receiving was paused and resumed.
-    pub(super) fn look_for_end<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) {
+    fn look_for_end<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) {
         let Some(connection) = self.connections.get(socket) else { return };
         if connection.closed || connection.ended || connection.paused {
             return;

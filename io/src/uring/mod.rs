@@ -127,6 +127,8 @@ pub struct Uring {
     deferred: Vec<SocketId>,
     /// Sockets whose receive found no buffer.
     starved: Vec<SocketId>,
+    /// The sockets that have received all their data in this turn and may have ended without a completion.
+    quiet: Vec<SocketId>,
     /// Sockets whose receive ended for another reason, mostly because the loop has paused and resumed it. The next turn
     /// receives from them after the starved ones. Otherwise a few sockets that are paused and resumed in each turn could
     /// take all buffers.
@@ -169,6 +171,7 @@ impl Uring {
             round: 1,
             deferred: Vec::new(),
             starved: Vec::new(),
+            quiet: Vec::new(),
             interrupted: Vec::new(),
             entries: Vec::with_capacity(256),
             broken: Vec::new(),
@@ -561,6 +564,7 @@ impl Uring {
         if self.entries.is_empty() {
             self.entries = entries;
         }
+        self.look_for_ends(queue, sink);
         self.buffers.publish();
         self.report(queue, sink)?;
         if !self.lingering.is_empty() {

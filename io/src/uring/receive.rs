@@ -38,13 +38,14 @@ impl Uring {
             let bytes = self.buffers.run(buffer, count);
             sink.complete(Completion::Received { socket, bytes }, queue);
         }
-        self.after_receive(socket, *last, queue, sink);
+        self.after_receive(socket, *last);
         (0..run.len()).for_each(|at| self.buffers.give_back(buffer + at as u16));
     }
 
-    /// Arms the receive anew if this completion was its last one, or else looks for an end that no completion reports.
+    /// Arms the receive anew if this completion was its last one, or else notes the socket, because its end may have no
+    /// completion.
     #[inline]
-    fn after_receive<S: Sink>(&mut self, socket: SocketId, entry: Entry, queue: &mut Queue, sink: &mut S) {
+    fn after_receive(&mut self, socket: SocketId, entry: Entry) {
         let Some(connection) = self.connections.get(socket) else { return };
         let more = cqueue::more(entry.flags);
         connection.armed &= more;
@@ -54,7 +55,7 @@ impl Uring {
         if !more {
             self.arm(socket);
         } else if !cqueue::sock_nonempty(entry.flags) {
-            self.look_for_end(socket, queue, sink);
+            self.note_quiet(socket);
         }
     }
 
@@ -69,7 +70,7 @@ impl Uring {
                     (count @ 1.., Some(buffer)) => {
                         let bytes = self.buffers.bytes(buffer, count as usize);
                         sink.complete(Completion::Received { socket, bytes }, queue);
-                        self.after_receive(socket, entry, queue, sink);
+                        self.after_receive(socket, entry);
                     }
                     (0, _) => {
                         connection.ended = true;
