@@ -25,7 +25,7 @@ mod hello;
 mod https;
 #[path = "../json_api.rs"]
 mod json_api;
-#[cfg(feature = "cookies")]
+#[cfg(all(feature = "cookies", feature = "templates"))]
 #[path = "../login.rs"]
 mod login;
 #[path = "../rate_limit.rs"]
@@ -246,15 +246,18 @@ fn notes_are_in_the_database() {
     assert_eq!(self::client(database::app("sqlite:/no/such/folder")).get("/notes/1").send().status(), 500);
 }
 
-#[cfg(feature = "cookies")]
+#[cfg(all(feature = "cookies", feature = "templates"))]
 #[test]
 fn visitors_log_in_and_out() {
     let keys = highwire::cookie::Keys::random().expect("random bytes");
-    let mut client = Client::https(login::app(keys)).expect("an app");
+    let mut client = Client::https(login::app(keys).expect("templates")).expect("an app");
     let answer = client.get("/").send();
     assert_eq!((answer.status().as_u16(), answer.header("location")), (303, "/login"));
-    assert!(client.get("/login").send().text().contains("<form method=post action=/login>"));
-    assert_eq!(client.post("/login").form(&[("name", "ann"), ("password", "guess")]).send().status(), 403);
+    assert!(client.get("/login").send().text().contains(r#"<form method="post" action="/login">"#));
+    let answer = client.post("/login").form(&[("name", "ann\"<b>"), ("password", "guess")]).send();
+    assert_eq!(answer.status(), 403);
+    assert!(answer.text().contains(r#"value="ann&quot;&lt;b&gt;""#), "{}", answer.text());
+    assert!(answer.text().contains("The name or the password is wrong."));
     let answer = client.post("/login").form(&[("name", "ann"), ("password", "open sesame")]).send();
     assert_eq!((answer.status().as_u16(), answer.header("location")), (303, "/"));
     let (cookie, attributes) = answer.header("set-cookie").split_once(';').expect("a cookie");

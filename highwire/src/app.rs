@@ -9,6 +9,7 @@ use crate::router::{MethodFilter, Pattern, Router};
 use crate::server::{Config, Server};
 use crate::shared::{AppData, ErrorHandler, NotFoundHandler};
 use crate::states;
+use crate::templates::Templates;
 use crate::ws::WebSocketHandler;
 use crate::{Error, Files, Https, IntoResponse, Method, Request, Result, StatusCode};
 use highwire_io::Listener;
@@ -349,6 +350,7 @@ impl App {
         let missed = missed.map(|route| without_path(route, "(none)"));
         let data = AppData {
             names,
+            templates: self.states.get::<Templates>().map(|templates| Templates::clone(&templates)),
             states: self.states,
             not_found: self.not_found,
             on_error: self.on_error,

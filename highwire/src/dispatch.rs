@@ -6,6 +6,7 @@ use crate::handler::Endpoint;
 use crate::request::{Locals, Request};
 use crate::router::{Captures, Found};
 use crate::shared::Shared;
+use crate::templates;
 use crate::{Params, Response, StatusCode};
 use highwire_engine::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
 use highwire_engine::{Begin, MakeService, Outcome, Service};
@@ -89,6 +90,7 @@ impl Service for Dispatcher {
     #[inline]
     fn begin(&mut self, request: Begin<'_>, answer: &mut Option<Response>) -> Outcome {
         let Begin { route, head, window, caller, body, hooks, task } = request;
+        let _templates = templates::enter(self.shared.app.templates.as_ref());
         let path = if self.resolved.is_empty() { head.target.path.of(window) } else { &self.resolved };
         let mut request = Request {
             head,
@@ -107,6 +109,7 @@ impl Service for Dispatcher {
     }
 
     fn poll(&mut self, (route, place): (u32, u32), cx: &mut Context<'_>) -> Poll<Response> {
+        let _templates = templates::enter(self.shared.app.templates.as_ref());
         self.endpoints[route as usize].poll(place, cx)
     }
 
@@ -123,6 +126,7 @@ impl Service for Dispatcher {
     }
 
     fn error(&self, status: StatusCode, text: &str) -> Response {
+        let _templates = templates::enter(self.shared.app.templates.as_ref());
         self.shared.app.error(status, text)
     }
 }
@@ -225,6 +229,7 @@ impl Dispatcher {
 
     #[inline(never)]
     fn not_found(&self, head: &Head, window: &[u8], caller: Caller<'_>) -> Response {
+        let _templates = templates::enter(self.shared.app.templates.as_ref());
         let nobody = TaskWaker::Known(std::task::Waker::noop().clone());
         let request = Request {
             head,

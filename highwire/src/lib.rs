@@ -29,6 +29,7 @@
 //! | `compress` | `compress`: compression of responses, decompression of request bodies |
 //! | `cookies` | signed and private cookies; with `json` the module `session` |
 //! | `nats`, `redis` | `topics::Nats`, `topics::Redis`: topics that several machines share |
+//! | `templates` | `templates`: pages from templates in the language of Jinja2 |
 //! | `tower` | `tower`: axum routers and other tower services inside an app, or an app inside them |
 //! | `hyper` | such services can take over a connection through hyper's upgrades; axum's WebSocket needs this and `tokio` |
 //! | `tokio` | a tokio runtime in the background, for handlers that need one |
@@ -46,6 +47,11 @@ pub mod server;
 pub mod session;
 pub mod sse;
 mod states;
+#[cfg(feature = "templates")]
+pub mod templates;
+#[cfg(not(feature = "templates"))]
+#[path = "no_templates.rs"]
+mod templates;
 pub mod testing;
 pub mod time;
 pub mod topics;

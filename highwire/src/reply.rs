@@ -2,6 +2,7 @@
 
 use crate::request::{FromRequest, Request};
 use crate::response::Overloaded;
+use crate::templates::{self, Templates};
 use crate::{IntoResponse, Response};
 use highwire_engine::Shared;
 use highwire_engine::reply::Replier;
@@ -24,12 +25,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[derive(Debug)]
 pub struct Reply {
     replier: Replier,
+    /// The app's templates, because the response is made outside of the handler.
+    templates: Option<Templates>,
 }
 
 impl Reply {
     /// Sends the response.
     pub fn send(self, answer: impl IntoResponse + Send + 'static) {
-        self.replier.send(move || answer.into_response());
+        let Reply { replier, templates } = self;
+        replier.send(move || {
+            let _templates = templates::enter(templates.as_ref());
+            answer.into_response()
+        });
     }
 
     /// Runs a function on the blocking pool and answers with its result, with 500 if the function panics, or with 503
@@ -39,13 +46,16 @@ impl Reply {
         shared: &Shared,
         function: impl FnOnce() -> R + Send + 'static,
     ) {
-        let replier = self.replier;
+        let Reply { replier, templates } = self;
         replier.leave(move || {
             let answer = catch_unwind(AssertUnwindSafe(function)).map_err(|_| {
                 highwire_engine::log!(Panic, error, "a blocking handler panicked");
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             });
-            || answer.into_response()
+            move || {
+                let _templates = templates::enter(templates.as_ref());
+                answer.into_response()
+            }
         });
         if let Err(replier) = shared.offer(replier, Box::new(Replier::work)) {
             replier.send(|| Overloaded.into_response());
@@ -56,7 +66,8 @@ impl Reply {
 impl FromRequest for Reply {
     fn from_request(request: &mut Request<'_>) -> Result<Reply, Response> {
         let waker = request.waker();
-        Ok(Reply { replier: request.hooks.reply_later(waker) })
+        let templates = request.shared.app.templates.clone();
+        Ok(Reply { replier: request.hooks.reply_later(waker), templates })
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::files::open::OpenFiles;
 use crate::request::{BodyUse, Request};
 use crate::states;
+use crate::templates::Templates;
 use crate::{Response, StatusCode};
 use highwire_engine::Asked;
 use std::any::Any;
@@ -19,6 +20,7 @@ pub(crate) struct AppData {
     /// The names of each route's parameters.
     pub(crate) names: Vec<Vec<Box<str>>>,
     pub(crate) states: states::Map,
+    pub(crate) templates: Option<Templates>,
     pub(crate) not_found: Option<NotFoundHandler>,
     pub(crate) on_error: Option<ErrorHandler>,
     /// For each route, the limit on the request body in bytes, if the route has its own.

@@ -19,7 +19,7 @@ pub(super) fn ending(path: &[u8]) -> Option<&[u8]> {
 }
 
 /// Returns the media type of a path.
-pub(super) fn of(path: &[u8]) -> &'static str {
+pub(crate) fn of(path: &[u8]) -> &'static str {
     let Some(ending) = ending(path).filter(|ending| ending.len() <= ENDING_BYTES) else { return UNKNOWN };
     let ending = ending.to_ascii_lowercase();
     TYPES.binary_search_by(|(known, _)| known.as_bytes().cmp(&ending)).map_or(UNKNOWN, |at| TYPES[at].1)

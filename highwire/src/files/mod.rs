@@ -12,7 +12,7 @@ mod endpoint;
 mod entry;
 mod listing;
 mod load;
-mod media_type;
+pub(crate) mod media_type;
 mod name;
 pub(crate) mod open;
 pub(crate) mod range;

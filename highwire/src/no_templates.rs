@@ -1,0 +1,14 @@
+//! Without the feature `templates`, no app has any.
+
+/// Templates, of which there are none.
+#[derive(Clone, Debug)]
+pub(crate) enum Templates {}
+
+/// Does nothing.
+pub(crate) struct Entered;
+
+/// Does nothing.
+#[inline]
+pub(crate) fn enter(_: Option<&Templates>) -> Entered {
+    Entered
+}
