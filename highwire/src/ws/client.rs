@@ -9,8 +9,8 @@ use highwire_engine::connect;
 use highwire_engine::promise;
 use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter};
 use highwire_engine::time::timeout;
+use highwire_io::random;
 use highwire_io::resolve::{Resolve, SystemResolver};
-use highwire_io::{Address, random};
 use highwire_proto::ws::deflate::{Agreement, extensions, offer};
 use highwire_proto::ws::{Bounds, Connection, handshake};
 use highwire_proto::{Event, Head, Length, Limits, Role, Version, h1};
@@ -33,12 +33,6 @@ const RESPONSE_BYTES: usize = 64 * 1024;
 
 /// The most interim responses before the server's response.
 const INTERIM: usize = 16;
-
-/// The time limit of each address but the last.
-const ADDRESS: Duration = Duration::from_secs(5);
-
-/// The most addresses of a name that are tried, one after the other.
-const ADDRESSES: usize = 8;
 
 /// Connects to a WebSocket with the default settings. A URL with `wss:` needs [`Connect::tls`] and is refused here. See
 /// [`Connect`].
@@ -340,18 +334,7 @@ async fn response(http: &mut h1::Connection, reader: &mut RawReader) -> Result<(
 /// Connects to the first address of a host that answers.
 async fn open(host: &str, port: u16) -> Result<RawStream, ConnectError> {
     let addresses = look_up(host, port).await.map_err(ConnectError::Resolve)?;
-    let mut last = io::ErrorKind::NotFound.into();
-    let count = addresses.len().min(ADDRESSES);
-    for (at, address) in addresses.into_iter().take(ADDRESSES).enumerate() {
-        let attempt = connect::connect(Address::Tcp(address));
-        let result = if at + 1 < count { timeout(ADDRESS, attempt).await } else { Ok(attempt.await) };
-        match result {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => last = error,
-            Err(_) => last = io::ErrorKind::TimedOut.into(),
-        }
-    }
-    Err(ConnectError::Connect(last))
+    connect::connect_any(&addresses).await.map_err(ConnectError::Connect)
 }
 
 async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
@@ -431,6 +414,103 @@ impl std::error::Error for ConnectError {
         match self {
             ConnectError::Resolve(error) | ConnectError::Connect(error) => Some(error),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::App;
+    use crate::testing::Client;
+    use highwire_engine::connect::{alternate, race};
+    use std::cell::RefCell;
+    use std::io;
+    use std::net::SocketAddr;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    /// The result of an attempt after a number of milliseconds.
+    #[derive(Clone, Copy)]
+    enum Host {
+        Accepts(u64),
+        Refuses(u64),
+        Silent,
+    }
+    use Host::*;
+
+    /// Notes when the attempt was dropped.
+    struct Dropped {
+        at: usize,
+        begun: highwire_io::Instant,
+        events: Rc<RefCell<Vec<String>>>,
+    }
+
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            let milliseconds = highwire_engine::context::now().since(self.begun).as_millis();
+            self.events.borrow_mut().push(format!("{}-{milliseconds}", self.at));
+        }
+    }
+
+    /// Races hosts in virtual time. Returns the result, the milliseconds that it took, and when each attempt ended.
+    async fn play(hosts: &'static [Host]) -> String {
+        let begun = highwire_engine::context::now();
+        let events: Rc<RefCell<Vec<String>>> = Rc::default();
+        let result = race(hosts.iter().enumerate(), |(at, host)| {
+            let milliseconds = highwire_engine::context::now().since(begun).as_millis();
+            events.borrow_mut().push(format!("{at}+{milliseconds}"));
+            let dropped = Dropped { at, begun, events: events.clone() };
+            async move {
+                let _dropped = dropped;
+                let milliseconds = match host {
+                    Accepts(after) | Refuses(after) => *after,
+                    Silent => 1_000_000,
+                };
+                crate::time::sleep(Duration::from_millis(milliseconds)).await;
+                match host {
+                    Accepts(_) => Ok(at),
+                    Refuses(_) | Silent => Err(io::ErrorKind::ConnectionRefused.into()),
+                }
+            }
+        })
+        .await;
+        let result = result.map_or_else(|error| format!("{:?}", error.kind()), |at| at.to_string());
+        format!("{result}: {}", events.borrow().join(" "))
+    }
+
+    #[test]
+    fn the_next_address_is_tried_after_a_delay_or_a_failure() {
+        for (hosts, expected) in [
+            (&[][..], "NotFound: "),
+            (&[Accepts(10), Silent], "0: 0+0 0-10"),
+            // The first one is slow: the second one begins beside it.
+            (&[Accepts(300), Silent], "0: 0+0 1+250 0-300 1-300"),
+            (&[Silent, Accepts(20)], "1: 0+0 1+250 1-270 0-270"),
+            (&[Silent, Silent, Accepts(20)], "2: 0+0 1+250 2+500 2-520 0-520 1-520"),
+            // A failure begins the next one at once.
+            (&[Refuses(5), Accepts(20)], "1: 0+0 0-5 1+5 1-25"),
+            (&[Silent, Refuses(5), Accepts(20)], "2: 0+0 1+250 1-255 2+255 2-275 0-275"),
+            (&[Refuses(5), Refuses(5)], "ConnectionRefused: 0+0 0-5 1+5 1-10"),
+            (&[Refuses(400), Refuses(5)], "ConnectionRefused: 0+0 1+250 1-255 0-400"),
+        ] {
+            let app = App::new().get("/", async move || play(hosts).await);
+            assert_eq!(Client::new(app).expect("an app").get("/").send().text(), expected);
+        }
+    }
+
+    #[test]
+    fn addresses_of_both_families_alternate() {
+        let parse = |text: &str| -> Vec<SocketAddr> {
+            let addresses = text.split_whitespace().map(|ip| format!("{ip}:1").parse().expect("an address"));
+            addresses.collect()
+        };
+        for (given, expected) in [
+            ("", ""),
+            ("1.1.1.1 2.2.2.2", "1.1.1.1 2.2.2.2"),
+            ("1.1.1.1 2.2.2.2 [::1]", "1.1.1.1 [::1] 2.2.2.2"),
+            ("[::1] [::2] [::3] 1.1.1.1 2.2.2.2", "[::1] 1.1.1.1 [::2] 2.2.2.2 [::3]"),
+        ] {
+            assert_eq!(alternate(&parse(given)), parse(expected));
         }
     }
 }
