@@ -1,10 +1,9 @@
 //! Blocking work of an async handler, which the blocking pool does while the handler waits.
 
 use crate::context;
+use crate::promise::{Promise, promise};
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Poll, Waker};
 
 /// The reason why blocking work has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,32 +27,6 @@ impl fmt::Display for SpawnBlockingError {
 
 impl std::error::Error for SpawnBlockingError {}
 
-struct Slot<R> {
-    result: Option<Result<R, SpawnBlockingError>>,
-    waker: Option<Waker>,
-}
-
-/// The pool's end of a slot. If it is dropped without a result, the result is [`SpawnBlockingError::Lost`].
-struct Filler<R>(Arc<Mutex<Slot<R>>>);
-
-impl<R> Filler<R> {
-    fn fill(&self, result: Result<R, SpawnBlockingError>) {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.result.is_none() {
-            slot.result = Some(result);
-            let waker = slot.waker.take();
-            drop(slot);
-            waker.into_iter().for_each(Waker::wake);
-        }
-    }
-}
-
-impl<R> Drop for Filler<R> {
-    fn drop(&mut self) {
-        self.fill(Err(SpawnBlockingError::Lost));
-    }
-}
-
 /// Runs a function that blocks or computes for long on the bounded blocking pool, and waits for its result. Use it in
 /// async handlers, which must not block their worker.
 ///
@@ -69,20 +42,9 @@ impl<R> Drop for Filler<R> {
 pub async fn spawn_blocking<R: Send + 'static>(
     function: impl FnOnce() -> R + Send + 'static,
 ) -> Result<R, SpawnBlockingError> {
-    let slot = Arc::new(Mutex::new(Slot { result: None, waker: None }));
-    let job = move |filler: Filler<R>| filler.fill(Ok(function()));
-    if context::offer(Filler(slot.clone()), Box::new(job)).is_err() {
+    let (promise, mut asked) = promise();
+    if context::offer(promise, Box::new(move |promise: Promise<R>| promise.keep(function()))).is_err() {
         return Err(SpawnBlockingError::Full);
     }
-    poll_fn(|cx| {
-        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        match slot.result.take() {
-            Some(result) => Poll::Ready(result),
-            None => {
-                slot.waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
-        }
-    })
-    .await
+    poll_fn(|cx| asked.poll(cx)).await.ok_or(SpawnBlockingError::Lost)
 }

@@ -2,6 +2,8 @@
 //! and TLS, and against servers that refuse, lie, stall and vanish.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic shows the failed step")]
 
+mod tls_peer;
+
 use highwire::server::{Engine, Handle};
 use highwire::tls::TlsConfig;
 use highwire::ws::{Connect, ConnectError, Deflate, Message, WebSocket, WebSocketUpgrade};
@@ -195,5 +197,51 @@ fn wrong_servers_are_errors_that_name_the_reason() {
         for (url, expected) in &cases {
             assert_eq!(ask(&visitor, url), *expected, "{engine:?}: {url}");
         }
+    }
+}
+
+/// The variable that tells the process of the next test that it is the inner one.
+const INNER: &str = "HIGHWIRE_TEST_TRUSTED";
+
+/// The system's trusted certificates are read once in a process, so an inner process with other ones connects.
+#[test]
+fn by_default_the_systems_certificates_are_trusted() {
+    if let Ok(url) = std::env::var(INNER) {
+        let app = App::new().get("/", |Query(query): Query<HashMap<String, String>>| async move {
+            match highwire::ws::connect(&query["url"]).await {
+                Ok(mut socket) => match socket.send("hello").await {
+                    Ok(()) => format!("{:?}", socket.recv().await),
+                    Err(error) => error.to_string(),
+                },
+                Err(error) => error.to_string(),
+            }
+        });
+        let visitor = app.listen("127.0.0.1:0").unwrap().start().unwrap();
+        println!("the answer is {}", ask(&visitor, &url));
+        return;
+    }
+    let folder = tls_peer::Folder::new();
+    let authority = tls_peer::Authority::new("trusted");
+    let pem = authority.issue(&["localhost"]);
+    let tls =
+        TlsConfig::new().certificate_files(folder.write("site.pem", &pem.chain), folder.write("site.key", &pem.key));
+    let app = App::new().ws("/", echo);
+    let server = app.server().unwrap().listen_tls("127.0.0.1:0", tls).unwrap().start().unwrap();
+    let url = format!("wss://localhost:{}/", server.addresses()[0].to_string().rsplit(':').next().unwrap());
+    let other = tls_peer::Authority::new("other");
+    for (trusted, expected) in [
+        (authority.pem.clone(), "the answer is Some(Ok(Text(\"hello\")))"),
+        (other.pem.clone(), "the answer is the TLS handshake has failed"),
+        (String::new(), "the answer is the TLS handshake has failed: no trusted certificate can be read"),
+    ] {
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "by_default_the_systems_certificates_are_trusted", "--nocapture"])
+            .env(INNER, &url)
+            .env("SSL_CERT_FILE", folder.write("roots.pem", trusted))
+            .env_remove("SSL_CERT_DIR")
+            .output()
+            .unwrap();
+        let output = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.contains(expected), "{output}");
     }
 }

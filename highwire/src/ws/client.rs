@@ -34,8 +34,7 @@ const RESPONSE_BYTES: usize = 64 * 1024;
 /// The most interim responses before the server's response.
 const INTERIM: usize = 16;
 
-/// Connects to a WebSocket with the default settings. A URL with `wss:` needs [`Connect::tls`] and is refused here. See
-/// [`Connect`].
+/// Connects to a WebSocket with the default settings. See [`Connect`].
 ///
 /// # Errors
 /// As [`Connect::connect`].
@@ -163,9 +162,9 @@ impl Connect {
         self
     }
 
-    /// Sets the TLS configuration for `wss:`, which decides whose certificates are trusted. There is no default yet, so
-    /// that `wss:` fails without it. The roots are a `RootCertStore` of rustls 0.23, for example with the certificates of
-    /// the crate `webpki-roots`:
+    /// Sets the TLS configuration for `wss:`, which decides whose certificates are trusted. The default trusts those that
+    /// the system trusts ([`system_client`](highwire_engine::tls::system_client)). A configuration of rustls 0.23 with
+    /// other roots:
     ///
     /// ```
     /// use highwire::tls::ClientConfig;
@@ -207,7 +206,13 @@ impl Connect {
 
     #[cfg(feature = "tls")]
     async fn secure(&self, stream: RawStream) -> Result<RawStream, ConnectError> {
-        let config = self.tls.clone().ok_or(ConnectError::NoTls)?;
+        let config = match &self.tls {
+            Some(config) => config.clone(),
+            None => {
+                let read = highwire_engine::spawn_blocking(highwire_engine::tls::system_client).await;
+                read.map_err(io::Error::other).flatten().map_err(|error| ConnectError::Tls(error.to_string()))?
+            }
+        };
         let name = self.host().trim_start_matches('[').trim_end_matches(']').to_string();
         let name = rustls::pki_types::ServerName::try_from(name).map_err(|_| ConnectError::Url)?;
         highwire_engine::tls::connect(stream, config, name).await.map_err(|error| ConnectError::Tls(error.to_string()))
@@ -374,9 +379,9 @@ pub enum ConnectError {
     Resolve(io::Error),
     /// No address of the host could be connected to.
     Connect(io::Error),
-    /// The URL is `wss:`, but there is no TLS configuration, or the feature `tls` is off.
+    /// The URL is `wss:`, but the feature `tls` is off.
     NoTls,
-    /// The TLS handshake has failed.
+    /// The TLS handshake has failed, or the system's trusted certificates cannot be read.
     Tls(String),
     /// The server has responded with another status than 101.
     Status(StatusCode),
@@ -392,7 +397,7 @@ impl fmt::Display for ConnectError {
             ConnectError::Url => f.write_str("the URL is not a valid ws: or wss: URL"),
             ConnectError::Resolve(error) => write!(f, "the host cannot be looked up: {error}"),
             ConnectError::Connect(error) => write!(f, "the server cannot be reached: {error}"),
-            ConnectError::NoTls => f.write_str("a wss: URL needs a TLS configuration and the feature `tls`"),
+            ConnectError::NoTls => f.write_str("a wss: URL needs the feature `tls`"),
             ConnectError::Tls(error) => write!(f, "the TLS handshake has failed: {error}"),
             ConnectError::Status(status) => write!(f, "the server has responded with {status} and not with 101"),
             ConnectError::Handshake(reason) => f.write_str(reason),
