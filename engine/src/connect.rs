@@ -65,8 +65,8 @@ pub fn alternate(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     alternating
 }
 
-/// Attempts to connect to addresses until one attempt succeeds, and drops the others. The next attempt begins when one
-/// has failed, and when none has ended for [`NEXT_ADDRESS`] after the last one has begun (RFC 8305 section 5).
+/// Attempts to connect to addresses until one attempt succeeds, and drops the others. The next attempt begins
+/// [`NEXT_ADDRESS`] after the last one (RFC 8305 section 5), or at once if an attempt fails.
 ///
 /// # Errors
 /// Returns the error of the attempt that failed last, or [`io::ErrorKind::NotFound`] without an address.

@@ -6,7 +6,7 @@ use crate::handler::Endpoint;
 use crate::request::{Locals, Request};
 use crate::router::{Captures, Found};
 use crate::shared::Shared;
-use crate::templates;
+use crate::templates::{self, Templates};
 use crate::{Params, Response, StatusCode};
 use highwire_engine::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
 use highwire_engine::{Begin, MakeService, Outcome, Service};
@@ -63,6 +63,7 @@ pub struct Dispatcher {
     resolved: Vec<u8>,
     /// True if requests without TLS are redirected to https.
     redirects: bool,
+    templates: Option<Rc<Templates>>,
 }
 
 impl Service for Dispatcher {
@@ -90,7 +91,7 @@ impl Service for Dispatcher {
     #[inline]
     fn begin(&mut self, request: Begin<'_>, answer: &mut Option<Response>) -> Outcome {
         let Begin { route, head, window, caller, body, hooks, task } = request;
-        let _templates = templates::enter(self.shared.app.templates.as_ref());
+        let _templates = templates::enter(&self.templates);
         let path = if self.resolved.is_empty() { head.target.path.of(window) } else { &self.resolved };
         let mut request = Request {
             head,
@@ -109,7 +110,7 @@ impl Service for Dispatcher {
     }
 
     fn poll(&mut self, (route, place): (u32, u32), cx: &mut Context<'_>) -> Poll<Response> {
-        let _templates = templates::enter(self.shared.app.templates.as_ref());
+        let _templates = templates::enter(&self.templates);
         self.endpoints[route as usize].poll(place, cx)
     }
 
@@ -126,7 +127,7 @@ impl Service for Dispatcher {
     }
 
     fn error(&self, status: StatusCode, text: &str) -> Response {
-        let _templates = templates::enter(self.shared.app.templates.as_ref());
+        let _templates = templates::enter(&self.templates);
         self.shared.app.error(status, text)
     }
 }
@@ -140,6 +141,7 @@ impl Dispatcher {
             missed: None,
             resolved: Vec::new(),
             redirects: app.https.redirects(),
+            templates: app.data.templates.clone().map(Rc::new),
             shared: Arc::new(Shared::new(app.data.clone(), engine)),
             app,
         }
@@ -229,7 +231,7 @@ impl Dispatcher {
 
     #[inline(never)]
     fn not_found(&self, head: &Head, window: &[u8], caller: Caller<'_>) -> Response {
-        let _templates = templates::enter(self.shared.app.templates.as_ref());
+        let _templates = templates::enter(&self.templates);
         let nobody = TaskWaker::Known(std::task::Waker::noop().clone());
         let request = Request {
             head,

@@ -1,5 +1,7 @@
 //! Without the feature `templates`, no app has any.
 
+use std::rc::Rc;
+
 /// Templates, of which there are none.
 #[derive(Clone, Debug)]
 pub(crate) enum Templates {}
@@ -9,6 +11,6 @@ pub(crate) struct Entered;
 
 /// Does nothing.
 #[inline]
-pub(crate) fn enter(_: Option<&Templates>) -> Entered {
+pub(crate) fn enter(_: &Option<Rc<Templates>>) -> Entered {
     Entered
 }

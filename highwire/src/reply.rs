@@ -8,6 +8,7 @@ use highwire_engine::Shared;
 use highwire_engine::reply::Replier;
 use http::StatusCode;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 
 /// An extractor to answer a request later, from any thread. The handler's own return value is then ignored. If the
 /// `Reply` is dropped without an answer, the client gets 500.
@@ -34,7 +35,7 @@ impl Reply {
     pub fn send(self, answer: impl IntoResponse + Send + 'static) {
         let Reply { replier, templates } = self;
         replier.send(move || {
-            let _templates = templates::enter(templates.as_ref());
+            let _templates = templates::enter(&templates.map(Rc::new));
             answer.into_response()
         });
     }
@@ -53,7 +54,7 @@ impl Reply {
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             });
             move || {
-                let _templates = templates::enter(templates.as_ref());
+                let _templates = templates::enter(&templates.map(Rc::new));
                 answer.into_response()
             }
         });

@@ -19,7 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! All templates are parsed when they are loaded, so that a mistake in one is found at the start. What a template inserts
+//! All templates are parsed when they are loaded, so that a mistake of syntax is found at the start. What a template inserts
 //! is escaped for HTML; in templates whose names end in `.json`, it is written as JSON, and in `.txt` and `.md`, as it
 //! is. A variable that is missing is an error when it is inserted, and counts as false in a condition.
 
@@ -32,8 +32,10 @@ use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -42,6 +44,12 @@ const FILES: usize = 10_000;
 
 /// The most bytes of a file.
 const FILE_BYTES: u64 = 4 * 1024 * 1024;
+
+/// The most bytes of all files.
+const ALL_BYTES: u64 = 64 * 1024 * 1024;
+
+/// The most nested calls of macros and includes, about four times. Threads of the blocking pool have small stacks.
+const RECURSION: usize = 200;
 
 /// The most folders within each other.
 const DEPTH: usize = 16;
@@ -77,7 +85,7 @@ impl fmt::Debug for Templates {
     }
 }
 
-/// A template that cannot be loaded or rendered. Its text names the template and, if there is one, the line.
+/// A template that cannot be loaded or rendered. Its text names the template or the file and, if there is one, the line.
 #[derive(Clone, Debug)]
 pub struct TemplateError {
     text: Arc<str>,
@@ -152,7 +160,7 @@ impl Templates {
     ///
     /// # Errors
     /// Returns an error that names the file and the line, if a file cannot be read, has more than 4 MiB, is not UTF-8 or
-    /// is invalid, or if there are more than 10,000 files or 16 folders within each other.
+    /// is invalid, or if there are more than 10,000 files, 64 MiB, or 16 folders within each other.
     pub fn folder(path: impl Into<PathBuf>) -> Result<Templates, TemplateError> {
         Templates::builder(Sources::Folder(path.into())).build()
     }
@@ -192,7 +200,12 @@ impl Templates {
     ) -> Result<Templates, TemplateError> {
         let is_watched = self.inner.watched.is_some();
         let inner = Templates::builder(self.inner.sources.clone());
-        let templates = Inner { configure: Some(Arc::new(configure)), ..inner }.build()?;
+        let earlier = self.inner.configure.clone();
+        let both = move |environment: &mut Environment<'static>| {
+            earlier.iter().for_each(|earlier| earlier(environment));
+            configure(environment);
+        };
+        let templates = Inner { configure: Some(Arc::new(both)), ..inner }.build()?;
         Ok(templates.reload(is_watched))
     }
 
@@ -250,6 +263,7 @@ impl Inner {
     fn load(&self, files: &Files) -> Result<Environment<'static>, TemplateError> {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+        environment.set_recursion_limit(RECURSION);
         environment.set_auto_escape_callback(|name| match name.rsplit('.').next() {
             Some("json") => AutoEscape::Json,
             Some("txt" | "md") => AutoEscape::None,
@@ -259,10 +273,7 @@ impl Inner {
             configure(&mut environment);
         }
         let texts = if let Sources::Texts(texts) = &self.sources { texts.clone() } else { Vec::new() };
-        let read = files.iter().map(|(name, (path, ..))| {
-            let text = fs::read_to_string(path).map_err(|error| TemplateError::of_file(path, error))?;
-            Ok((name.clone(), text))
-        });
+        let read = files.iter().map(|(name, (path, ..))| Ok((name.clone(), read(path)?)));
         for template in texts.into_iter().map(Ok).chain(read) {
             let (name, text) = template?;
             environment.add_template_owned(name, text).map_err(|error| TemplateError::of(&error))?;
@@ -276,10 +287,23 @@ impl Inner {
         let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
         let files = self.files()?;
         if files != *watched {
-            self.loaded.store(Arc::new(self.load(&files)));
-            *watched = files;
+            let loaded = self.load(&files);
+            // A file that could not be read may be readable the next time, without a change.
+            *watched = if loaded.is_ok() { files } else { Files::new() };
+            self.loaded.store(Arc::new(loaded));
         }
         Ok(())
+    }
+}
+
+/// Reads a file, which may have grown since it was found.
+fn read(path: &Path) -> Result<String, TemplateError> {
+    let failed = |error| TemplateError::of_file(path, error);
+    let mut text = String::new();
+    let count = File::open(path).and_then(|file| file.take(FILE_BYTES + 1).read_to_string(&mut text));
+    match count.map_err(failed)? as u64 {
+        0..=FILE_BYTES => Ok(text),
+        _ => Err(TemplateError::of_file(path, "the file has more than 4 MiB")),
     }
 }
 
@@ -296,14 +320,22 @@ fn find(folder: &Path, prefix: &str, depth: usize, files: &mut Files) -> Result<
         if name.starts_with('.') {
             continue;
         }
-        let file = fs::metadata(&path).map_err(|error| TemplateError::of_file(&path, error))?;
+        let file = match fs::metadata(&path) {
+            Ok(file) => file,
+            // Editors make files that last only for a moment.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(TemplateError::of_file(&path, error)),
+        };
         let name = format!("{prefix}{name}");
         if file.is_dir() {
             find(&path, &format!("{name}/"), depth - 1, files)?;
             continue;
         }
-        if file.len() > FILE_BYTES {
-            return Err(TemplateError::of_file(&path, "the file has more than 4 MiB"));
+        if !file.is_file() {
+            return Err(TemplateError::of_file(&path, "it is neither a file nor a folder"));
+        }
+        if files.values().map(|(.., bytes)| bytes).sum::<u64>() + file.len() > ALL_BYTES {
+            return Err(TemplateError::of_file(folder, "the files have more than 64 MiB"));
         }
         if files.len() == FILES {
             return Err(TemplateError::of_file(folder, format_args!("there are more than {FILES} files")));
@@ -321,7 +353,7 @@ pub struct Template<C>(pub &'static str, pub C);
 
 impl<C: Serialize> IntoResponse for Template<C> {
     fn into_response(self) -> Response {
-        let templates = CURRENT.with_borrow(Clone::clone);
+        let templates = CURRENT.with_borrow(Option::clone);
         let missing = || TemplateError::new("the app has no templates: call `App::state` with `Templates`");
         templates.map_or_else(|| missing().into_response(), |templates| templates.respond(self.0, self.1))
     }
@@ -329,18 +361,19 @@ impl<C: Serialize> IntoResponse for Template<C> {
 
 thread_local! {
     /// The templates of the app whose handlers run on this thread, for [`Template`].
-    static CURRENT: RefCell<Option<Templates>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Rc<Templates>>> = const { RefCell::new(None) };
 }
 
-/// Makes an app's templates the current ones until the returned value is dropped.
+/// Makes an app's templates the current ones until the returned value is dropped. Each worker has a count of its own, so
+/// that workers do not write to shared memory for each request.
 #[inline]
-pub(crate) fn enter(templates: Option<&Templates>) -> Option<Entered> {
-    templates.map(|templates| Entered { previous: CURRENT.replace(Some(templates.clone())) })
+pub(crate) fn enter(templates: &Option<Rc<Templates>>) -> Entered {
+    Entered { previous: CURRENT.replace(templates.clone()) }
 }
 
 /// Restores the templates that were the current ones before.
 pub(crate) struct Entered {
-    previous: Option<Templates>,
+    previous: Option<Rc<Templates>>,
 }
 
 impl Drop for Entered {

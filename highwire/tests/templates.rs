@@ -117,6 +117,13 @@ fn two_apps_on_one_thread_have_their_own_templates() {
         assert_eq!((one.get("/").send().text(), two.get("/").send().text()), ("one", "two"));
     }
     assert_eq!(Template("a.html", ()).into_response().status(), 500, "outside of a handler");
+    // An app without templates does not get those of the app in whose handler it runs.
+    let inner = || {
+        let app = App::new().get("/", || Template("a.html", ()));
+        Client::new(app).unwrap().get("/").send().status().to_string()
+    };
+    let outer = App::new().state(Templates::new([("a.html", "")]).unwrap()).get("/", inner);
+    assert_eq!(Client::new(outer).unwrap().get("/").send().text(), "500 Internal Server Error");
 }
 
 /// Returns a new folder with files. Its name is that of the test.
@@ -196,4 +203,32 @@ fn filters_and_globals_are_there_when_templates_are_parsed() {
         environment.add_global("site", "here");
     });
     assert_eq!(templates.unwrap().render("a.html", Values::from([("name", "ann")])).unwrap(), "here: ANN");
+}
+
+#[test]
+fn endless_recursion_is_an_error_even_on_a_small_stack() {
+    let text = "{% macro m(n) %}{{ m(n + 1) }}{% endmacro %}{{ m(0) }}";
+    let texts = [("macro.html", text), ("include.html", "{% include 'include.html' %}")];
+    let app = App::new()
+        .state(Templates::new(texts).unwrap())
+        .get("/macro", blocking(|State(templates): State<Templates>| templates.render("macro.html", ())))
+        .get("/include", blocking(|State(templates): State<Templates>| templates.render("include.html", ())));
+    let mut client = Client::new(app).unwrap();
+    for path in ["/macro", "/include", "/macro"] {
+        assert_eq!(client.get(path).send().status(), 500, "{path}");
+    }
+}
+
+#[test]
+fn functions_that_configure_are_all_called() {
+    let templates = Templates::new([("a.html", "{{ one }}{{ two }}{{ both }}")]).unwrap();
+    let templates = templates.configure(|environment| {
+        environment.add_global("one", 1);
+        environment.add_global("both", "first");
+    });
+    let templates = templates.unwrap().configure(|environment| {
+        environment.add_global("two", 2);
+        environment.add_global("both", "second");
+    });
+    assert_eq!(templates.unwrap().render("a.html", ()).unwrap(), "12second");
 }

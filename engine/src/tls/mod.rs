@@ -40,7 +40,7 @@ pub use error::{LoadError, LoadFault, TlsError};
 pub use load::{CertificateInfo, OCSP_BYTES};
 pub use pem::FILE_BYTES;
 pub use reload::{Looked, Reload};
-pub use roots::system_client;
+pub use roots::{known_system_client, system_client};
 pub use rustls::pki_types::ServerName;
 pub use rustls::{ClientConfig, ServerConfig};
 pub use session::{ClientCertificate, HANDSHAKE_BYTES, Progress, RECORD_BYTES, Session, Version};

@@ -2,9 +2,14 @@
 
 use rustls::{ClientConfig, RootCertStore};
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
-static CONFIG: Mutex<Option<Arc<ClientConfig>>> = Mutex::new(None);
+static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
+
+/// Returns the configuration of [`system_client`] if the certificates were read before.
+pub fn known_system_client() -> Option<Arc<ClientConfig>> {
+    CONFIG.get().cloned()
+}
 
 /// Returns a client's configuration that trusts the system's certificates of authorities: those of `SSL_CERT_FILE` and
 /// `SSL_CERT_DIR` if these variables are set, and otherwise those of the usual places. They are read at the first call
@@ -13,9 +18,8 @@ static CONFIG: Mutex<Option<Arc<ClientConfig>>> = Mutex::new(None);
 /// # Errors
 /// Returns an error if no certificate can be read.
 pub fn system_client() -> io::Result<Arc<ClientConfig>> {
-    let mut config = CONFIG.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(config) = &*config {
-        return Ok(config.clone());
+    if let Some(config) = known_system_client() {
+        return Ok(config);
     }
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
@@ -28,7 +32,8 @@ pub fn system_client() -> io::Result<Arc<ClientConfig>> {
         tracing::warn!(%error, "some trusted certificates cannot be read");
     }
     tracing::debug!(added, ignored, "the system's trusted certificates are read");
-    let made = Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth());
-    *config = Some(made.clone());
-    Ok(made)
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = builder.map_err(io::Error::other)?.with_root_certificates(roots).with_no_client_auth();
+    Ok(CONFIG.get_or_init(|| Arc::new(config)).clone())
 }

@@ -195,8 +195,13 @@ impl Connect {
 
     async fn attempt(&self) -> Result<WebSocket, ConnectError> {
         let (host, port) = (self.host(), self.url.port_u16().unwrap_or(if self.is_secure { 443 } else { 80 }));
+        // It may have to be read first, which should not keep a server waiting.
+        let tls = if self.is_secure { Some(self.tls_config().await?) } else { None };
         let stream = open(host.trim_start_matches('[').trim_end_matches(']'), port).await?;
-        let stream = if self.is_secure { self.secure(stream).await? } else { stream };
+        let stream = match tls {
+            Some(config) => self.secure(stream, config).await?,
+            None => stream,
+        };
         self.shake_hands(stream).await
     }
 
@@ -204,23 +209,31 @@ impl Connect {
         self.url.host().unwrap_or_default()
     }
 
+    /// Returns the configuration that was set, or the one with the system's certificates.
     #[cfg(feature = "tls")]
-    async fn secure(&self, stream: RawStream) -> Result<RawStream, ConnectError> {
-        let config = match &self.tls {
-            Some(config) => config.clone(),
-            None => {
-                let read = highwire_engine::spawn_blocking(highwire_engine::tls::system_client).await;
-                read.map_err(io::Error::other).flatten().map_err(|error| ConnectError::Tls(error.to_string()))?
-            }
-        };
+    async fn tls_config(&self) -> Result<Arc<rustls::ClientConfig>, ConnectError> {
+        if let Some(config) = self.tls.clone().or_else(highwire_engine::tls::known_system_client) {
+            return Ok(config);
+        }
+        let read = highwire_engine::spawn_blocking(highwire_engine::tls::system_client).await;
+        read.map_err(io::Error::other).flatten().map_err(|error| ConnectError::Tls(error.to_string()))
+    }
+
+    #[cfg(feature = "tls")]
+    async fn secure(&self, stream: RawStream, config: Arc<rustls::ClientConfig>) -> Result<RawStream, ConnectError> {
         let name = self.host().trim_start_matches('[').trim_end_matches(']').to_string();
         let name = rustls::pki_types::ServerName::try_from(name).map_err(|_| ConnectError::Url)?;
         highwire_engine::tls::connect(stream, config, name).await.map_err(|error| ConnectError::Tls(error.to_string()))
     }
 
     #[cfg(not(feature = "tls"))]
-    async fn secure(&self, _: RawStream) -> Result<RawStream, ConnectError> {
+    async fn tls_config(&self) -> Result<std::convert::Infallible, ConnectError> {
         Err(ConnectError::NoTls)
+    }
+
+    #[cfg(not(feature = "tls"))]
+    async fn secure(&self, _: RawStream, config: std::convert::Infallible) -> Result<RawStream, ConnectError> {
+        match config {}
     }
 
     async fn shake_hands(&self, stream: RawStream) -> Result<WebSocket, ConnectError> {
