@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::thread::LocalKey;
 
-/// The most unused boxes of a type that a thread keeps; documented in `recycle`.
+/// The most unused boxes of a type that a thread keeps. The public doc of `recycle` repeats this number.
 const SPARES: usize = 64;
 
 /// Unused boxes of one type, for a `thread_local!`.

@@ -31,7 +31,7 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: pipe\r\nconnection: upgrade\r\n
 /// The end of hyper's response head.
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// What the connection is charged for both directions of the pipe, which keep their memory after use.
+/// The bytes for which the connection is charged: both directions of the pipe, which keep their memory after use.
 const HELD_BYTES: usize = 2 * PIPE_BYTES;
 
 /// The size of the first buffer of a read, which an idle connection keeps.
@@ -44,7 +44,7 @@ pub(super) struct Offer {
     /// hyper's connection on the other end.
     connection: Pin<Box<dyn Future<Output = ()>>>,
     is_accepted: Rc<Cell<bool>>,
-    /// Is over when the service has dropped its end of the pipe.
+    /// Becomes ready when the service drops its end of the pipe.
     dropped: Asked<()>,
     /// The status with which the service accepts.
     status: StatusCode,
@@ -122,7 +122,7 @@ impl Offer {
 /// The service's end of the pipe.
 struct Theirs {
     pipe: TokioIo<DuplexStream>,
-    /// Is dropped behind the pipe, and tells [`copy`].
+    /// Is dropped after `pipe`. This makes [`Offer::dropped`] ready.
     _held: Promise<()>,
 }
 

@@ -195,7 +195,7 @@ impl Connect {
 
     async fn attempt(&self) -> Result<WebSocket, ConnectError> {
         let (host, port) = (self.host(), self.url.port_u16().unwrap_or(if self.is_secure { 443 } else { 80 }));
-        // It may have to be read first, which should not keep a server waiting.
+        // The system's certificates may have to be read first. The server must not wait for that.
         let tls = if self.is_secure { Some(self.tls_config().await?) } else { None };
         let stream = open(host.trim_start_matches('[').trim_end_matches(']'), port).await?;
         let stream = match tls {

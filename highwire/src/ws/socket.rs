@@ -53,7 +53,7 @@ pub(super) struct Core {
     pub(super) writer: RawWriter,
     /// The bytes of the last Ping frame, if its answer was not sent yet.
     pub(super) pong: Option<Box<Bytes>>,
-    /// What few connections have; `None` if it is all `None`.
+    /// State that most connections do not have; `None` without a subprotocol and before a Close frame is sent.
     rare: Option<Box<Rare>>,
     /// Usually there are none, so they are in a box.
     #[expect(clippy::box_collection, reason = "a box has a third of the size, and usually there is none")]
