@@ -6,12 +6,13 @@ use super::shared::Shared;
 use crate::quiet;
 use highwire_io::wake::{InTurn, TaskInbox, TaskNumber};
 use highwire_io::{Instant, SocketId};
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, SystemTime};
 
@@ -30,6 +31,10 @@ pub(crate) struct Context {
     connects: RefCell<Vec<Attempt>>,
     /// True if a task may have cancelled an attempt.
     has_cancelled: Cell<bool>,
+    /// The values that programs keep for the worker, each with its owner.
+    locals: RefCell<Vec<Local>>,
+    /// True if the future of [`Worker::block_on`](crate::Worker::block_on) must be polled.
+    root_woken: Cell<bool>,
     /// True if the worker serves many connections, and not one after the other.
     serves_many: bool,
 }
@@ -76,6 +81,8 @@ const GENERATION_BITS: u32 = 24;
 /// generation.
 const PLACE_BITS: u32 = 12;
 const PLACE_MASK: u32 = (1 << PLACE_BITS) - 1;
+/// The number of streams of a connection that have tasks of their own.
+pub(crate) const STREAM_TASKS: usize = 1 << PLACE_BITS;
 const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
 const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
 
@@ -120,6 +127,9 @@ impl TaskKind {
     }
 }
 
+/// The task of the future of [`Worker::block_on`](crate::Worker::block_on). No spawned task has this index.
+const ROOT: TaskKind = TaskKind::Spawned { index: (1 << INDEX_BITS) - 1, generation: 0 };
+
 /// Returns the generation for the next user of the same index.
 pub(super) fn next_generation(generation: u32) -> u32 {
     (generation + 1) & GENERATION_MASK as u32
@@ -140,6 +150,8 @@ impl Context {
             tasks: RefCell::default(),
             connects: RefCell::default(),
             has_cancelled: Cell::default(),
+            locals: RefCell::default(),
+            root_woken: Cell::default(),
             serves_many,
         })
     }
@@ -222,8 +234,26 @@ impl Context {
         self.has_cancelled.get() || !self.connects.borrow().is_empty()
     }
 
+    /// Returns the waker of the future of [`Worker::block_on`](crate::Worker::block_on).
+    pub(crate) fn root_waker(&self) -> Waker {
+        self.inbox.waker(ROOT.number())
+    }
+
+    /// Sets whether the future of [`Worker::block_on`](crate::Worker::block_on) must be polled.
+    pub(crate) fn set_root_woken(&self, is_woken: bool) {
+        self.root_woken.set(is_woken);
+    }
+
+    /// Returns true if the future of [`Worker::block_on`](crate::Worker::block_on) must be polled.
+    pub(crate) fn is_root_woken(&self) -> bool {
+        self.root_woken.get()
+    }
+
     /// Polls a spawned task. A panic ends the task and is logged.
     pub(crate) fn poll(&self, index: u32, generation: u32) {
+        if (TaskKind::Spawned { index, generation }) == ROOT {
+            return self.root_woken.set(true);
+        }
         let taken = match self.tasks.borrow_mut().slots.get_mut(index as usize) {
             Some((known, task)) if *known == generation => task.take(),
             _ => None,
@@ -260,6 +290,7 @@ impl Context {
     pub(crate) fn clear(&self) {
         let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
         drop(tasks);
+        drop(self.locals.take());
         self.timers.borrow_mut().clear();
     }
 }
@@ -279,6 +310,34 @@ impl Drop for Entered {
 fn with<T>(use_it: impl FnOnce(&Context) -> T) -> T {
     let context = CURRENT.with_borrow(Clone::clone);
     use_it(&context.expect("no Highwire worker runs on this thread; call this function in a handler or a spawned task"))
+}
+
+/// A value that is kept for a worker as long as its owner lives.
+struct Local {
+    owner: Weak<()>,
+    value: Rc<dyn Any>,
+}
+
+/// Returns the value that the current worker keeps for `owner`. The first call makes it. The worker drops it when it ends,
+/// or some time after the last clone of `owner` was dropped.
+///
+/// # Panics
+/// Panics if no worker runs on this thread, or if an earlier call with the same owner has made a value of another type.
+pub fn local<T: 'static>(owner: &Arc<()>, make: impl FnOnce() -> T) -> Rc<T> {
+    with(|context| {
+        let known = |local: &&Local| std::ptr::eq(local.owner.as_ptr(), Arc::as_ptr(owner));
+        let value = context.locals.borrow().iter().find(known).map(|local| local.value.clone());
+        let value = value.unwrap_or_else(|| {
+            let value: Rc<dyn Any> = Rc::new(make());
+            let mut locals = context.locals.borrow_mut();
+            let dead: Vec<Local> = locals.extract_if(.., |local| local.owner.strong_count() == 0).collect();
+            locals.push(Local { owner: Arc::downgrade(owner), value: value.clone() });
+            drop(locals);
+            drop(dead);
+            value
+        });
+        value.downcast().expect("the owner has one value on each worker")
+    })
 }
 
 /// Asks the worker to connect.

@@ -28,6 +28,7 @@
 pub mod body;
 #[cfg(feature = "call")]
 pub mod call;
+pub mod client;
 pub mod connect;
 pub mod context;
 pub mod file_part;
@@ -60,6 +61,7 @@ mod pool;
 mod promise;
 mod queue;
 mod remote;
+mod rules;
 mod run;
 mod secure;
 mod service;

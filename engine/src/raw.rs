@@ -1,6 +1,7 @@
 //! Raw bytes for handlers that speak another protocol on an HTTP/1 connection or on a stream of HTTP/2.
 
 use crate::body::{PART_BYTES, Parts};
+use crate::client::Setup;
 use crate::queue::Queue;
 use crate::spares::Spares;
 use bytes::{Bytes, BytesMut};
@@ -113,6 +114,8 @@ struct Waiting {
     outgoing: Queue<Bytes>,
     /// The number of bytes in `outgoing` with the cost of holding them.
     outgoing_held: usize,
+    /// What the connection needs to become one to a server of HTTP, if it shall.
+    setup: Option<Box<Setup>>,
 }
 
 thread_local! {
@@ -157,8 +160,9 @@ impl Raw {
 
     /// Frees the memory for waiting bytes if there are none.
     fn free(&mut self) {
-        if let Some(waiting) =
-            self.waiting.take_if(|waiting| waiting.received.is_empty() && waiting.outgoing.is_empty())
+        if let Some(waiting) = self
+            .waiting
+            .take_if(|waiting| waiting.received.is_empty() && waiting.outgoing.is_empty() && waiting.setup.is_none())
         {
             Spares::recycle(&SPARE, waiting);
         }
@@ -212,6 +216,11 @@ impl Raw {
     pub(crate) fn end(&mut self, why: Ended) {
         if self.end.is_none() || why == Ended::Broken {
             self.end = Some(why);
+        }
+        if why == Ended::Broken
+            && let Some(setup) = self.waiting.as_mut().and_then(|waiting| waiting.setup.take())
+        {
+            setup.link.close();
         }
         self.wake();
     }
@@ -280,6 +289,28 @@ impl Raw {
         Some(bytes)
     }
 
+    /// Takes what the connection needs to become one to a server of HTTP, and the bytes that were received and not read.
+    pub(crate) fn take_setup(&mut self) -> Option<(Box<Setup>, Vec<u8>)> {
+        let setup = self.waiting.as_mut()?.setup.take()?;
+        Some((setup, self.take_received()))
+    }
+
+    /// Returns true if the connection shall become one to a server of HTTP.
+    pub(crate) fn has_setup(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| waiting.setup.is_some())
+    }
+
+    /// Takes the bytes that wait for the reader.
+    fn take_received(&mut self) -> Vec<u8> {
+        let mut received = Vec::new();
+        let Some(waiting) = &mut self.waiting else { return received };
+        while let Some(part) = waiting.received.pop() {
+            received.extend_from_slice(&part);
+        }
+        (waiting.bytes, waiting.held) = (0, 0);
+        received
+    }
+
     /// Returns true if no more bytes will be written.
     pub(crate) fn is_written(&self) -> bool {
         self.writer_gone
@@ -338,6 +369,23 @@ pub struct RawWriter {
 impl RawStream {
     pub(crate) fn new(raw: Rc<RefCell<Raw>>) -> RawStream {
         RawStream { reader: RawReader { raw: raw.clone() }, writer: RawWriter { raw } }
+    }
+
+    /// Lets the connection become one to a server of HTTP.
+    pub(crate) fn into_http(self, setup: Box<Setup>) {
+        let raw = self.reader.raw.clone();
+        let received = raw.borrow_mut().take_received();
+        drop(self);
+        let mut raw = raw.borrow_mut();
+        if raw.is_broken() {
+            return setup.link.close();
+        }
+        (raw.reader_gone, raw.writer_gone) = (false, false);
+        if !received.is_empty() {
+            raw.push(&received);
+        }
+        raw.waiting().setup = Some(setup);
+        raw.wake_connection();
     }
 
     /// Splits the stream into its halves, for two tasks.

@@ -27,7 +27,7 @@ use crate::server::{Listen, Server, Worker};
 use crate::{App, HeaderMap, HeaderName, HeaderValue, Method, Result, StatusCode};
 use bytes::Bytes;
 use highwire_io::sim::{Arrived, Faults, Network, Simulated};
-use highwire_proto::{Event, Head, Length, Limits, Role, h1};
+use highwire_proto::{Event, Head, Length, Limits, Role, Version, h1};
 use std::time::Duration;
 use wire::{Wire, Wires};
 
@@ -247,7 +247,8 @@ impl<'c> RequestBuilder<'c> {
         let upgrade = method == Method::CONNECT || fields.iter().any(|(name, _)| name == http::header::UPGRADE);
         let host = fields.iter().find(|(name, _)| name == http::header::HOST).map(|(_, value)| value);
         let length = if body.is_empty() { Length::Empty } else { Length::Exact(body.len() as u64) };
-        let request = h1::Request { method: method.as_str(), target: &target, length, keep_alive: upgrade, upgrade };
+        let (method, version) = (method.as_str(), Version::Http11);
+        let request = h1::Request { method, target: &target, version, length, keep_alive: upgrade, upgrade };
         let sent = http.send_request(request, &mut said, |writer| {
             if host.is_none() {
                 writer.field(b"Host", b"test");

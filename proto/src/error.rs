@@ -77,6 +77,7 @@ errors! {
     TrailersTooLarge, Peer, 431, "the trailer section is too large";
     Truncated, Peer, 400, "the connection ended inside a message";
     UnexpectedData, Peer, 400, "the peer sent data where none is allowed";
+    TooManyInterims, Peer, 502, "there are too many interim responses";
     NotNow, Local, 500, "this part of a message cannot be sent in the connection's current state";
     InvalidReason, Local, 500, "the reason phrase has a byte that is not allowed";
     InvalidRequest, Local, 500, "the request's method, path and protocol cannot be combined";

@@ -3,7 +3,7 @@
 
 use highwire_proto::h1::{Connection, Request, Response};
 use highwire_proto::testing::splits;
-use highwire_proto::{Error, Event, Head, Length, Limits, Role};
+use highwire_proto::{Error, Event, Head, Length, Limits, Role, Version};
 
 /// Returns the events that a role sees, in words, with the parts of a body joined. Asserts that each split of
 /// [`splits`] gives the same events.
@@ -22,7 +22,8 @@ fn watch_pieces(role: Role, method: Option<&str>, pieces: &[&[u8]], ends: bool) 
     let (mut connection, mut head, limits) = (Connection::new(role), Head::default(), Limits::default());
     if let Some(method) = method {
         let upgrade = method == "CONNECT";
-        let request = Request { method, target: "/", length: Length::Empty, keep_alive: true, upgrade };
+        let request =
+            Request { method, target: "/", version: Version::Http11, length: Length::Empty, keep_alive: true, upgrade };
         connection.send_request(request, &mut Vec::new(), |_| {}).expect("a fresh client may send");
         connection.send_end(&mut Vec::new(), |_| {}).expect("an empty request ends");
     }

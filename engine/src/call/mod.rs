@@ -163,7 +163,7 @@ impl Call {
             (Some(_), Some(length)) => Length::Exact(length),
             (Some(_), None) => Length::Unknown,
         };
-        if let Err(error) = call_head.read(&self.request, length, &worker.shared.config().parser) {
+        if let Err(error) = call_head.read(&self.request, length, &worker.rules.parser) {
             tracing::debug!(peer = %self.peer, %error, "a request is refused");
             return self.respond(&mut Abort::Malformed(error).response(worker), worker);
         }
@@ -258,9 +258,9 @@ impl Call {
             return;
         }
         let after = match waits {
-            Waits::Body => worker.timeouts.body,
-            Waits::Write => worker.timeouts.write,
-            Waits::Handler | Waits::Nothing => worker.timeouts.handler,
+            Waits::Body => worker.rules.body,
+            Waits::Write => worker.rules.write,
+            Waits::Head | Waits::Handler | Waits::Nothing => worker.rules.handler,
         };
         (self.waits, self.due, self.intake.arrived) = (waits, worker.tick.saturating_add(after), 0);
     }
@@ -268,7 +268,7 @@ impl Call {
     /// Handles the passed deadline of the request.
     pub(super) fn expired(&mut self, worker: &mut WorkerContext<impl Service>) {
         let waits = std::mem::replace(&mut self.waits, Waits::Nothing);
-        if waits == Waits::Body && self.intake.has_received(worker.shared.config().timeouts.least_body()) {
+        if waits == Waits::Body && self.intake.has_received(worker.rules.least_body) {
             return self.settle(worker);
         }
         self.expire(waits, worker);

@@ -77,6 +77,10 @@ impl Connection {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
+        if self.transport.link.is_some() {
+            // The reader of a response has dropped its body, and the rest is too long to receive.
+            return self.abort(worker, out);
+        }
         if body_use == BodyUse::None {
             // No handler takes this body, so its size does not change the answer.
             self.http.close_after();
@@ -127,6 +131,9 @@ impl Connection {
         if self.http2.is_some() {
             return self.expired_http2(worker, head, out);
         }
+        if self.transport.link.is_some() {
+            return self.client_out_of_time(worker, out);
+        }
         if self.transport.work.is_unfinished() && matches!(self.transport.phase, Phase::Fresh | Phase::Idle) {
             // The peer has not caused the delay, because the worker has not parsed the received bytes yet.
             return self.wait_for(Phase::Idle, worker);
@@ -162,14 +169,17 @@ impl Connection {
         }
     }
 
-    fn body_is_fast_enough(&self, worker: &WorkerContext<impl Service>) -> bool {
-        self.intake.has_received(worker.shared.config().timeouts.least_body())
+    pub(super) fn body_is_fast_enough(&self, worker: &WorkerContext<impl Service>) -> bool {
+        self.intake.has_received(worker.rules.least_body)
     }
 
     /// Begins a graceful shutdown. An idle HTTP/1 connection closes after [`DRAIN_TICKS`] if no request arrives, and a
     /// busy one after its answer; the task of a tunnel is notified. Over HTTP/2, see
     /// [`drain_http2`](Self::drain_http2).
     pub(crate) fn drain(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) {
+        if self.transport.link.is_some() && self.tunnel().is_none() {
+            return self.with_out(worker, queue, |connection, worker, out| connection.drain_client(worker, out));
+        }
         if self.http2.is_some() {
             return self.with_out(worker, queue, |connection, worker, out| {
                 connection.drain_http2(worker, out);

@@ -11,6 +11,7 @@
 
 mod account;
 mod charge;
+mod client;
 mod close;
 mod http1;
 pub(super) mod http2;
@@ -62,7 +63,7 @@ impl Connection {
     /// Creates the connection of an accepted socket, and starts the timeout for its first head. If `proxied` is true,
     /// the connection must begin with a header of the PROXY protocol.
     pub(crate) fn new(id: SocketId, peer: Peer, proxied: bool, worker: &mut WorkerContext<impl Service>) -> Connection {
-        worker.deadlines.set(id.index, worker.tick, worker.timeouts.head);
+        worker.deadlines.set(id.index, worker.tick, worker.rules.head);
         Connection {
             transport: Transport::new(id, peer, proxied),
             http: h1::Connection::new(Role::Server),
@@ -250,7 +251,9 @@ impl Connection {
             return self.wait_for(Phase::Closing, worker);
         }
         // Receiving pauses while the peer does not take the answers.
-        self.transport.pause(queue);
+        if self.transport.is_held_up() {
+            self.transport.pause(queue);
+        }
         if self.transport.phase != Phase::Closing {
             self.wait_for(Phase::Write, worker);
         }
@@ -306,10 +309,10 @@ impl Connection {
         self.exchange.as_ref()?.tunnel()
     }
 
-    /// Returns true if the socket is not blocked, no body was refused, and the connection is not ending, so parsing may
-    /// continue.
+    /// Returns true if the connection is not held up, no body was refused, and the connection is not ending, so parsing
+    /// may continue.
     fn may_read(&self) -> bool {
-        !self.transport.blocked && !self.body_refused && !self.transport.is_ending()
+        !self.transport.is_held_up() && !self.body_refused && !self.transport.is_ending()
     }
 
     /// Parses as much of `window` as possible. Returns the number of bytes used.
@@ -362,7 +365,7 @@ impl Connection {
             return;
         }
         let raw_is_full = self.tunnel().is_some_and(|tunnel| tunnel.raw.borrow().paused);
-        let full = self.transport.blocked
+        let full = self.transport.is_held_up()
             || self.body_refused
             || self.transport.unread.len() >= self.most_unread()
             || raw_is_full

@@ -2,14 +2,16 @@
 
 use super::Connection;
 use super::close::DRAIN_TICKS;
+use super::http1::H1;
 use super::out::Out;
 use super::phase::Phase;
 use super::transport::Transport;
 use crate::exchange::Exchange;
+use crate::exchange::lifecycle::Lifecycle;
 use crate::raw::Raw;
 use crate::service::Service;
 use crate::worker::WorkerContext;
-use highwire_proto::{Head, h1};
+use highwire_proto::{Error, Event, Head, h1};
 
 impl Connection {
     /// Runs after most events. Queues the written bytes, handles the peer's end, and sets the phase and its deadline.
@@ -22,6 +24,8 @@ impl Connection {
             && !self.transport.ended
             && self.transport.account.lent() == 0
             && !self.http.must_close()
+            && !self.is_opening()
+            && !self.retires()
         {
             // In the usual case, all requests are answered, and the connection waits for the next one.
             if self.http.client() == h1::state::State::Idle && !self.transport.is_ending() {
@@ -52,11 +56,14 @@ impl Connection {
         if self.transport.is_ending() {
             return;
         }
-        if self.transport.ended && !self.transport.end_seen && !self.transport.blocked {
+        if self.transport.ended && !self.transport.end_seen && !self.transport.is_held_up() {
             self.see_end(worker, head, out);
             if self.transport.is_ending() {
                 return;
             }
+        }
+        if self.transport.link.is_some() {
+            return self.settle_client(worker, out);
         }
         self.recycle_exchange();
         if self.transport.account.lent() != 0
@@ -97,12 +104,12 @@ impl Connection {
         use h1::state::State;
         // Unread bytes that had to wait may be parsed now.
         self.proceed(worker, head, out);
-        if self.transport.is_ending() || self.transport.blocked || self.transport.work.is_unfinished() {
+        if self.transport.is_ending() || self.transport.is_held_up() || self.transport.work.is_unfinished() {
             return;
         }
         // The unread bytes that are left either wait for a handler or belong to a message that will not be completed.
-        let reads_on = match self.http.client() {
-            State::Idle => true,
+        let reads_on = match self.http.theirs() {
+            State::Idle | State::AwaitsResponse => true,
             State::SendsBody => !self.incoming_is_full() && !self.body_refused,
             _ => false,
         };
@@ -111,8 +118,12 @@ impl Connection {
         }
         self.transport.end_seen = true;
         let unread = std::mem::take(&mut self.transport.unread);
-        if let Err(error) = self.http.receive_end(skip_line_ends(&unread)) {
+        let is_cut = self.http.ends_with_connection() && !self.transport.end_said;
+        let ended = if is_cut { Err(Error::Truncated) } else { self.http.receive_end(skip_line_ends(&unread)) };
+        if let Err(error) = ended {
             self.refuse(error, worker, head, &unread, out);
+        } else if let Ok(Event::End { .. }) = ended {
+            H1::new(self, out).end(Vec::new(), worker);
         } else if let Some(tunnel) = self.tunnel() {
             // This is needed if the handler has accepted the tunnel after the peer's end. Otherwise the tunnel already
             // has the end.
@@ -142,7 +153,7 @@ impl Connection {
 
     /// Sets the deadline by which the peer must take some of the waiting bytes.
     pub(super) fn wait_to_write(&mut self, worker: &mut WorkerContext<impl Service>) {
-        let due = worker.tick.saturating_add(worker.timeouts.write);
+        let due = worker.tick.saturating_add(worker.rules.write);
         let due = self.http2.as_mut().map_or(due, |http2| http2.blocked_until(due, worker));
         worker.deadlines.set_at(self.transport.id.index, due);
     }
@@ -157,15 +168,15 @@ impl Transport {
             return;
         }
         self.phase = phase;
-        let timeouts = worker.timeouts;
+        let rules = &worker.rules;
         let after = match phase {
-            Phase::Proxy | Phase::Fresh | Phase::Head => timeouts.head,
+            Phase::Proxy | Phase::Fresh | Phase::Head => rules.head,
             Phase::Idle => idle_ticks(worker),
-            Phase::Body => timeouts.body,
-            Phase::Handler => timeouts.handler,
-            Phase::Write | Phase::Closing => timeouts.write,
-            Phase::Linger => timeouts.linger,
-            Phase::Tunnel => timeouts.tunnel,
+            Phase::Body => rules.body,
+            Phase::Handler => rules.handler,
+            Phase::Write | Phase::Closing => rules.write,
+            Phase::Linger => rules.linger,
+            Phase::Tunnel => rules.tunnel,
             Phase::Streams | Phase::Gone => return worker.deadlines.clear(self.id.index),
         };
         worker.deadlines.set(self.id.index, worker.tick, after);
@@ -177,7 +188,7 @@ impl Transport {
     /// idle.
     pub(super) fn tunnel_moved(&self, raw: &Raw, worker: &mut WorkerContext<impl Service>) {
         if self.phase == Phase::Tunnel && !raw.is_idle() {
-            worker.deadlines.set(self.id.index, worker.tick, worker.timeouts.tunnel);
+            worker.deadlines.set(self.id.index, worker.tick, worker.rules.tunnel);
         }
     }
 }
@@ -185,7 +196,7 @@ impl Transport {
 /// Returns the number of ticks to wait for the next request. During a shutdown it is small, because only a request that
 /// is already on its way is still served.
 fn idle_ticks(worker: &WorkerContext<impl Service>) -> u32 {
-    if worker.draining { DRAIN_TICKS } else { worker.timeouts.idle }
+    if worker.draining { DRAIN_TICKS } else { worker.rules.idle }
 }
 
 /// Returns `bytes`, or an empty slice if they are only line ends. A client may send empty lines before a request, so

@@ -4,6 +4,7 @@
 use super::Connection;
 use super::close::DRAIN_TICKS;
 use super::out::Out;
+use crate::client;
 use crate::secure::Fault;
 #[cfg(feature = "tls")]
 use crate::secure::Secure;
@@ -25,7 +26,7 @@ impl Connection {
         self.transport.tls = Some(secure);
         self.transport.is_secure = true;
         self.transport.account.set_session(SESSION_BYTES);
-        worker.deadlines.set(self.transport.id.index, worker.tick, worker.timeouts.handshake);
+        worker.deadlines.set(self.transport.id.index, worker.tick, worker.rules.handshake);
         self.recharge(worker)
     }
 
@@ -70,10 +71,21 @@ impl Connection {
         let fits = !self.transport.account.set_session(session) || self.recharge(worker);
         match heard {
             _ if !fits => self.abort(worker, out),
+            Err(fault) if self.transport.link.is_some() => {
+                let text = match fault {
+                    Fault::NotTls => "the server does not speak TLS".to_string(),
+                    Fault::Failed(text) => text,
+                };
+                out.tls = None;
+                self.fail_client(client::Failure::Tls(text));
+                self.finish(worker, out);
+            }
             Ok(heard) => {
-                if heard.opened {
+                if heard.opened && self.transport.link.is_some() {
+                    self.opened_to(worker, out);
+                } else if heard.opened {
                     worker.shared.counters.handshakes.fetch_add(1, Ordering::Relaxed);
-                    let patience = if worker.draining { DRAIN_TICKS } else { worker.timeouts.head };
+                    let patience = if worker.draining { DRAIN_TICKS } else { worker.rules.head };
                     worker.deadlines.set(self.transport.id.index, worker.tick, patience);
                     if tracing::enabled!(tracing::Level::DEBUG)
                         && let Some(tls) = &out.tls
@@ -137,7 +149,7 @@ impl Connection {
         self.transport.is_secure = false;
         self.transport.account.set_session(0);
         self.recharge(worker);
-        worker.deadlines.set(self.transport.id.index, worker.tick, worker.timeouts.head);
+        worker.deadlines.set(self.transport.id.index, worker.tick, worker.rules.head);
         if !worker.shared.config().http1 {
             self.begin_http2(worker, out);
         }

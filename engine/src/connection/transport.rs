@@ -5,6 +5,7 @@ use super::account::Account;
 use super::out::Out;
 use super::phase::Phase;
 use super::work::Work;
+use crate::client::Link;
 use crate::context::TaskKind;
 use crate::quiet;
 use crate::request::Caller;
@@ -12,6 +13,7 @@ use crate::secure::Secure;
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_io::{Op, Peer, Queue, SocketId};
+use std::rc::Rc;
 
 /// The part of a connection that HTTP/1 and HTTP/2 share.
 pub(super) struct Transport {
@@ -44,6 +46,8 @@ pub(super) struct Transport {
     pub(super) is_secure: bool,
     /// The rest of the connection's work allowance in the current turn.
     pub(super) work: Work,
+    /// The link to the pool, if this is a connection to a server.
+    pub(super) link: Option<Rc<Link>>,
 }
 
 impl Transport {
@@ -67,6 +71,7 @@ impl Transport {
             end_seen: false,
             is_secure: false,
             work: Work::default(),
+            link: None,
         }
     }
 
@@ -86,6 +91,12 @@ impl Transport {
 
     pub(super) fn stream_task(&self, stream: highwire_proto::h2::StreamRef) -> TaskKind {
         TaskKind::stream(self.id, stream.place)
+    }
+
+    /// Returns true if the connection receives nothing because the peer does not take the sent bytes. A client must
+    /// receive, because the server may take the request only while its response is taken.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.blocked && self.link.is_none()
     }
 
     pub(super) fn pause(&mut self, queue: &mut Queue) {
@@ -137,7 +148,7 @@ impl Transport {
             self.phase = Phase::Fresh;
             return self.wait_for(Phase::Closing, worker);
         }
-        let lingers = !worker.shared.config().timeouts.linger.is_zero();
+        let lingers = worker.rules.linger != 0;
         if !self.ended && lingers {
             // The last bytes and the end can leave in one packet.
             if self.phase == Phase::Closing {

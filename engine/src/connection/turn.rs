@@ -16,6 +16,15 @@ use highwire_proto::Head;
 impl Connection {
     /// Advances everything that can make progress: handler, response body, tunnel, unread requests.
     pub(super) fn drive(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
+        if self.tunnel().is_some_and(|tunnel| tunnel.raw.borrow().has_setup()) {
+            self.become_client(worker, head, out);
+        }
+        if self.transport.link.is_some() {
+            self.drive_client(worker, out);
+            if self.transport.is_ending() {
+                return;
+            }
+        }
         if self.http2.is_some() {
             return self.drive_http2(worker, head, out);
         }

@@ -1,5 +1,4 @@
-//! The incoming half of an exchange: the peer's message. On a server it is the request; on a client, which does not
-//! exist yet, the response.
+//! The incoming half of an exchange: the peer's message. On a server it is the request; on a client, the response.
 
 use super::state::{State, Step};
 use crate::body::{Body, BodyError, BodyQueue};
@@ -31,13 +30,11 @@ impl Incoming {
     }
 
     /// Returns a message that a client still awaits.
-    #[cfg(test)]
     pub(super) fn awaited() -> Incoming {
         Incoming { state: State::Awaited, ..Incoming::begun() }
     }
 
     /// Records the head of an awaited message.
-    #[cfg(test)]
     pub(super) fn begin(&mut self) {
         self.state.take(Step::Head);
     }
@@ -88,6 +85,11 @@ impl Incoming {
 
     fn is_abandoned(&self) -> bool {
         self.parts.as_ref().is_some_and(|parts| parts.borrow().abandoned)
+    }
+
+    /// Returns true if the body is being passed on in parts and its reader has dropped it.
+    pub(crate) fn is_let_go(&self) -> bool {
+        self.is_streaming() && self.is_abandoned()
     }
 
     /// Keeps bytes of the body for its reader, or drops them if no reader is left. Returns how the body is used, and

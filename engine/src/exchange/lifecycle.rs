@@ -6,12 +6,14 @@ use super::incoming::Ended;
 use super::log::{LogLine, log_answer};
 use super::outgoing::Next;
 use super::{Collect, Waits};
+use crate::client::{Answer, AnswerBody};
 use crate::quiet;
 use crate::request::{BodyUse, Hooks, Ready};
 use crate::response::Response;
 use crate::service::Outcome;
 use crate::service::Service;
 use crate::worker::WorkerContext;
+use bytes::Bytes;
 use highwire_proto::{Head, Length, Method};
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::task::Poll;
@@ -203,6 +205,28 @@ pub(crate) trait Lifecycle: Carrier {
         }
     }
 
+    /// Handles the head of the response on a client, and gives the response to the requester.
+    fn answered(&mut self, length: Length, head: &mut Head, window: &[u8], worker: &mut WorkerContext<impl Service>) {
+        let kept = (head.to_kept(), Bytes::copy_from_slice(window));
+        let whole = if length == Length::Empty { None } else { self.whole_body(length, head, worker) };
+        let waker = worker.context.inbox.waker(self.task().number());
+        let Some(exchange) = self.exchange() else { return };
+        exchange.incoming.begin();
+        let body = match whole {
+            Some(body) => AnswerBody::Whole(body),
+            None if length == Length::Empty => AnswerBody::Empty,
+            None => AnswerBody::Parts(exchange.incoming.stream(waker)),
+        };
+        if let AnswerBody::Parts(_) = body {
+            self.body_begins(BodyUse::Parts, worker);
+        } else {
+            exchange.incoming.end(Vec::new());
+        }
+        let Some(asking) = self.exchange().and_then(|exchange| exchange.take_asking()) else { return };
+        let (head, window) = kept;
+        asking.answer(Answer { head, window, body }, worker.now);
+    }
+
     /// Receives bytes of the request's body for the handler, or drops them, and checks the body's limit. Returns how
     /// the body is used.
     fn data(&mut self, data: &[u8], worker: &mut WorkerContext<impl Service>) -> BodyUse {
@@ -285,6 +309,9 @@ pub(crate) trait Lifecycle: Carrier {
     fn abort(&mut self, abort: Abort, worker: &mut WorkerContext<impl Service>) {
         self.stop_body(worker);
         if let Some(exchange) = self.exchange() {
+            if let Some(asking) = exchange.take_asking() {
+                asking.fail(abort.into());
+            }
             exchange.give_up(abort.body_error(), worker);
         }
         if self.may_answer() {
@@ -298,6 +325,7 @@ pub(crate) trait Lifecycle: Carrier {
     fn expire(&mut self, waits: Waits, worker: &mut WorkerContext<impl Service>) {
         worker.count_cut();
         let abort = match waits {
+            Waits::Head => Abort::HeadTooSlow,
             Waits::Body => Abort::BodyTooSlow,
             Waits::Write => Abort::WriteTooSlow,
             Waits::Handler | Waits::Nothing => Abort::HandlerTooSlow,

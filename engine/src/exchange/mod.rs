@@ -25,12 +25,16 @@ use self::log::LogLine;
 use super::context::TaskKind;
 use super::worker::WorkerContext;
 use crate::body::BodyError;
-use crate::raw::{Ended, Raw, Switch};
+use crate::client::{Answer, AnswerBody, Asking};
+use crate::raw::{Ended, Raw, RawStream, Switch};
 use crate::reply::{Awaited, InterimQueue};
 use crate::request::Hooks;
 use crate::response::Response;
 use crate::service::Service;
 use crate::spares::Spares;
+use bytes::Bytes;
+use highwire_io::Instant;
+use highwire_proto::Head;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -54,6 +58,8 @@ pub(crate) struct Exchange {
     /// The size of the whole body in bytes after decoding, if middleware has decoded it for the handler.
     unfolded: Option<Rc<Cell<usize>>>,
     log: Option<Box<LogLine>>,
+    /// On a client, the place of the request, until its response has come.
+    asking: Option<Rc<Asking>>,
 }
 
 /// Creates the exchange of a server that has received a request's head.
@@ -68,6 +74,7 @@ impl Default for Exchange {
             interim: None,
             unfolded: None,
             log: None,
+            asking: None,
         }
     }
 }
@@ -105,6 +112,42 @@ impl Exchange {
     /// Drops the contents of the exchange. The thread keeps its memory for [`boxed`](Self::boxed), unless it has enough.
     pub(crate) fn recycle(self: Box<Exchange>) {
         Spares::recycle(&SPARE, self);
+    }
+
+    /// Makes this the exchange of a client whose request is handed to the carrier.
+    pub(super) fn ask(&mut self, asking: Rc<Asking>) {
+        self.incoming = Incoming::awaited();
+        self.outgoing.begin();
+        self.asking = Some(asking);
+    }
+
+    /// Returns the place of the request, until its response has come.
+    pub(super) fn asking(&self) -> Option<&Rc<Asking>> {
+        self.asking.as_ref()
+    }
+
+    /// Gives the requester a tunnel, because the server has accepted another protocol.
+    pub(super) fn accept_tunnel(&mut self, raw: Rc<RefCell<Raw>>, head: &Head, window: &[u8], now: Instant) {
+        let Some(asking) = self.asking.take() else { return };
+        self.incoming.begin();
+        self.incoming.switch();
+        if !self.outgoing.is_streaming() {
+            // Over HTTP/2, the bytes of the tunnel are the body of our message.
+            self.outgoing.switch();
+        }
+        self.tunnel = Some(Tunnel::attached(raw.clone()));
+        let window = Bytes::copy_from_slice(window);
+        asking.answer(Answer { head: head.to_kept(), window, body: AnswerBody::Tunnel(RawStream::new(raw)) }, now);
+    }
+
+    /// Takes the place of the request, because its response has come or it has failed.
+    pub(super) fn take_asking(&mut self) -> Option<Rc<Asking>> {
+        self.asking.take()
+    }
+
+    /// Returns true if the requester has stopped waiting for the response.
+    pub(super) fn is_unwanted(&self) -> bool {
+        self.asking.as_ref().is_some_and(|asking| asking.is_abandoned())
     }
 
     /// Returns an exchange whose response is complete and whose request is not. The rest of the request is dropped as
@@ -164,6 +207,9 @@ impl Exchange {
             worker.cancel(future);
         }
         self.reply = None;
+        if let Some(asking) = self.asking.take() {
+            asking.lose();
+        }
         if let Some(tunnel) = &self.tunnel {
             tunnel.end(Ended::Broken);
         }
@@ -275,6 +321,7 @@ impl Exchange {
 
     pub(crate) fn is_over(&self) -> bool {
         !self.awaits_answer()
+            && self.asking.is_none()
             && !self.incoming.is_streaming()
             && !self.incoming.is_collecting()
             && !self.outgoing.is_streaming()
@@ -285,6 +332,8 @@ impl Exchange {
 /// The event that an exchange waits for. It selects the deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
+    /// The head of the response, on a client.
+    Head,
     /// Nothing that has a deadline.
     #[cfg_attr(
         not(feature = "call"),

@@ -1,5 +1,4 @@
-//! The outgoing half of an exchange: our message. On a server it is the response; on a client, which does not exist
-//! yet, the request.
+//! The outgoing half of an exchange: our message. On a server it is the response; on a client, the request.
 
 use super::abort::Abort;
 use super::state::{State, Step};

@@ -10,6 +10,7 @@ use crate::quiet;
 use crate::remote::Remote;
 use crate::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
 use crate::response::{Content, Response};
+use crate::rules::Rules;
 use crate::service::{Begin, MakeService, Outcome, Service};
 use crate::shared::Shared;
 use highwire_io::{Instant, SocketId};
@@ -29,7 +30,10 @@ pub(crate) struct WorkerContext<S> {
     pub(crate) context: Rc<Context>,
     pub(crate) lines: CommonLines,
     pub(crate) deadlines: DeadlineTable,
-    pub(crate) timeouts: TimeoutTicks,
+    /// The timeouts and limits of the connection that handles an event now: the server's, or those of a client.
+    pub(crate) rules: Rc<Rules>,
+    /// The server's timeouts and limits.
+    server_rules: Rc<Rules>,
     pub(crate) now: Instant,
     pub(crate) tick: u32,
     /// The number of the worker's current turn.
@@ -71,20 +75,6 @@ pub(crate) struct WorkerContext<S> {
     pub(crate) handshakes: u32,
 }
 
-/// The timeouts of connections and handlers from the settings, in ticks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TimeoutTicks {
-    pub(crate) head: u32,
-    pub(crate) body: u32,
-    pub(crate) idle: u32,
-    pub(crate) write: u32,
-    pub(crate) handler: u32,
-    pub(crate) tunnel: u32,
-    pub(crate) linger: u32,
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS has handshakes"))]
-    pub(crate) handshake: u32,
-}
-
 /// The most TLS handshake flights that a worker processes per turn. Each takes some tenths of a millisecond. The bound
 /// limits how long a flood of new connections delays the existing ones.
 const HANDSHAKES_A_TURN: u32 = 8;
@@ -96,18 +86,7 @@ impl<S: Service> WorkerContext<S> {
         context: Rc<Context>,
     ) -> WorkerContext<S> {
         let config = shared.config();
-        let configured = &config.timeouts;
-        let timeouts = TimeoutTicks {
-            head: deadline::ticks(configured.head),
-            body: deadline::ticks(configured.body),
-            idle: deadline::ticks(configured.idle),
-            write: deadline::ticks(configured.write),
-            handler: deadline::ticks(configured.handler),
-            tunnel: deadline::ticks(configured.tunnel),
-            // For this timeout, zero means at once, not never.
-            linger: if configured.linger.is_zero() { 0 } else { deadline::ticks(configured.linger) },
-            handshake: deadline::ticks(configured.handshake),
-        };
+        let rules = Rc::new(Rules::of_server(config));
         let lines = CommonLines::new(config.server_name.clone());
         let share = Share::new(shared.budget.clone());
         let service = make.make(&shared);
@@ -117,7 +96,8 @@ impl<S: Service> WorkerContext<S> {
             context,
             lines,
             deadlines: DeadlineTable::new(),
-            timeouts,
+            server_rules: rules.clone(),
+            rules,
             now: Instant::default(),
             // Not a real tick, so that the first turn begins a new one.
             tick: u32::MAX,
@@ -141,6 +121,14 @@ impl<S: Service> WorkerContext<S> {
             scratch: Vec::new(),
             waiting: VecDeque::new(),
             handshakes: HANDSHAKES_A_TURN,
+        }
+    }
+
+    /// Lends the server's rules again after an event of a client's connection.
+    #[inline]
+    pub(crate) fn lend_server_rules(&mut self) {
+        if !Rc::ptr_eq(&self.rules, &self.server_rules) {
+            self.rules = self.server_rules.clone();
         }
     }
 
@@ -176,6 +164,9 @@ impl<S: Service> WorkerContext<S> {
 
     /// Counts an exchange, or a connection, that the server ends early.
     pub(crate) fn count_cut(&self) {
+        if self.rules.is_client() {
+            return;
+        }
         self.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -257,8 +248,11 @@ impl<S: Service> WorkerContext<S> {
     }
 
     /// Returns the limit of a body in bytes, from [`Service::body_limit`] or, if that returns `None`, from the
-    /// settings.
+    /// settings. A client's program limits the bodies that it takes itself.
     pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
+        if let Some(unread) = self.rules.unread_body_bytes {
+            return if body_use == BodyUse::None { unread } else { u64::MAX };
+        }
         self.service.body_limit(route, body_use).unwrap_or_else(|| body_use.limit(&self.shared.config().limits))
     }
 

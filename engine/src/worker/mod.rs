@@ -28,8 +28,11 @@ use crate::stats::Stats;
 use highwire_io::wake::TaskInbox;
 use highwire_io::{Driver, Instant, Listener, Queue, Sink, Waitable};
 use std::collections::HashMap;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{self, Poll};
 
 /// An embedded worker returns to the host's loop after at most this many turns.
 const READY_TURNS: usize = 4;
@@ -173,6 +176,31 @@ impl<D: Driver, S: Service> Worker<D, S> {
         Ok(())
     }
 
+    /// Runs turns until `future` is ready, and returns its output. Connections and spawned tasks continue in a later call.
+    /// The worker needs no listener.
+    ///
+    /// # Errors
+    /// Returns an error if the driver fails, or if an earlier turn has failed.
+    pub fn block_on<F: Future>(&mut self, future: F) -> Result<F::Output> {
+        let shared = self.state.cx.shared.clone();
+        let _runtime = shared.enter_runtime();
+        let context = self.state.cx.context.clone();
+        let (mut future, waker) = (pin!(future), context.root_waker());
+        // The connections may have been left alone for long, so their events come first.
+        self.step(Some(Instant::default()))?;
+        context.set_root_woken(true);
+        loop {
+            if context.is_root_woken() {
+                context.set_root_woken(false);
+                let _entered = context.clone().enter();
+                if let Poll::Ready(output) = future.as_mut().poll(&mut task::Context::from_waker(&waker)) {
+                    return Ok(output);
+                }
+            }
+            self.step(None)?;
+        }
+    }
+
     /// Returns a descriptor that becomes readable when the worker has something to do: I/O, a wake, a task, a deadline.
     /// The host waits for it in its own loop, without a timeout, and then calls [`turn_ready`](Self::turn_ready).
     ///
@@ -229,7 +257,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
         let mut more = self.state.run_tasks(&mut self.queue) || self.state.cx.has_unfinished();
         self.state.begin_connects(&mut self.queue);
         // A refused attempt has woken its task.
-        more |= self.state.cx.context.inbox.has_local();
+        more |= self.state.cx.context.inbox.has_local() || self.state.cx.context.is_root_woken();
         // The tasks may have finished the last request that a shutdown waited for. No completion would then end the
         // driver's wait.
         more |= self.state.is_deserted();

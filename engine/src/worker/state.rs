@@ -180,7 +180,16 @@ impl<S: Service> WorkerState<S> {
             return;
         }
         let (worker, head) = (&mut self.cx, &mut self.head);
-        let done = catch_unwind(AssertUnwindSafe(|| act(connection, worker, head, queue)));
+        if let Some(link) = connection.link() {
+            worker.rules = link.rules.clone();
+        }
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            act(connection, worker, head, queue);
+            if connection.link().is_some() {
+                connection.report(worker, queue);
+            }
+        }));
+        worker.lend_server_rules();
         if done.is_err() {
             quiet::log!(Panic, error, "the engine panicked; the connection is cut");
             queue.push(Op::Abort { socket: id });

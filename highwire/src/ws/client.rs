@@ -278,8 +278,14 @@ impl Connect {
         let target = self.url.path_and_query().map_or("/", |target| target.as_str());
         let target = if target.starts_with('/') { target.to_string() } else { format!("/{target}") };
         let authority = self.url.authority().map_or("", |authority| authority.as_str());
-        let request =
-            h1::Request { method: "GET", target: &target, length: Length::Empty, keep_alive: true, upgrade: true };
+        let request = h1::Request {
+            method: "GET",
+            target: &target,
+            version: Version::Http11,
+            length: Length::Empty,
+            keep_alive: true,
+            upgrade: true,
+        };
         let mut out = Vec::new();
         let sent = http.send_request(request, &mut out, |fields| {
             fields.field(b"Host", authority.as_bytes());

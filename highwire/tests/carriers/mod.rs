@@ -77,7 +77,9 @@ pub(crate) fn over_http1(address: &str, case: &Case, tag: &str, reading: &mut Re
         (_, None) => Length::Unknown,
     };
     let target = format!("{}?{tag}", case.path);
-    let request = h1::Request { method: case.method, target: &target, length, keep_alive: true, upgrade: false };
+    let version = highwire_proto::Version::Http11;
+    let request =
+        h1::Request { method: case.method, target: &target, version, length, keep_alive: true, upgrade: false };
     http.send_request(request, &mut out, |writer| writer.field(b"Host", b"a.example")).expect("a request");
     send(&mut socket, &mut out);
     for part in case.bytes() {

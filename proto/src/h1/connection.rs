@@ -88,6 +88,29 @@ impl Connection {
         self.server
     }
 
+    /// Returns the state of our side.
+    #[inline]
+    pub fn ours(&self) -> State {
+        match self.role {
+            Role::Client => self.client,
+            Role::Server => self.server,
+        }
+    }
+
+    /// Returns the state of the peer's side.
+    #[inline]
+    pub fn theirs(&self) -> State {
+        match self.role {
+            Role::Client => self.server,
+            Role::Server => self.client,
+        }
+    }
+
+    /// Returns true if a response is being received whose body ends with the connection.
+    pub fn ends_with_connection(&self) -> bool {
+        self.role == Role::Client && self.server == State::SendsBody && self.incoming == Incoming::UntilClose
+    }
+
     /// Returns the version of the peer's last request or final response; HTTP/1.1 before the first one.
     pub fn version(&self) -> Version {
         self.version

@@ -24,6 +24,8 @@ pub struct Request<'a> {
     pub method: &'a str,
     /// The target, in any form.
     pub target: &'a str,
+    /// The version: HTTP/1.1, or HTTP/1.0, which has no chunked bodies.
+    pub version: Version,
     /// The length of the body.
     pub length: Length,
     /// True if the connection shall stay open after the exchange.
@@ -179,8 +181,8 @@ impl Connection {
     ///
     /// # Errors
     /// Returns [`Error::NotNow`] if the role is not client, or if the connection is closing or has another exchange in
-    /// progress; [`Error::InvalidField`] or [`Error::ReservedField`] if the method, the target or a field is invalid.
-    /// Nothing is sent then.
+    /// progress; [`Error::InvalidRequest`] if the version does not allow such a request; [`Error::InvalidField`] or
+    /// [`Error::ReservedField`] if the method, the target or a field is invalid. Nothing is sent then.
     pub fn send_request(
         &mut self,
         request: Request<'_>,
@@ -196,6 +198,10 @@ impl Connection {
         if !valid_method || !valid_target {
             return Err(Error::InvalidField);
         }
+        let is_old = request.version == Version::Http10;
+        if is_old && (request.length == Length::Unknown || request.upgrade) {
+            return Err(Error::InvalidRequest);
+        }
         self.method = Method::from_token(request.method.as_bytes());
         self.keep_alive = request.keep_alive;
         self.proposes = request.upgrade;
@@ -208,7 +214,7 @@ impl Connection {
             out.extend_from_slice(request.method.as_bytes());
             out.push(b' ');
             out.extend_from_slice(request.target.as_bytes());
-            out.extend_from_slice(b" HTTP/1.1\r\n");
+            out.extend_from_slice(if is_old { b" HTTP/1.0\r\n" } else { b" HTTP/1.1\r\n" });
             write_fields(out, fields)?;
             match request.length {
                 // RFC 9110 section 8.6: a request with one of these methods and no body should have Content-Length: 0.
@@ -222,6 +228,7 @@ impl Connection {
             match (request.upgrade && self.method != Method::Connect, request.keep_alive) {
                 (true, _) => out.extend_from_slice(b"Connection: upgrade\r\n"),
                 (false, false) => out.extend_from_slice(b"Connection: close\r\n"),
+                (false, true) if is_old => out.extend_from_slice(b"Connection: keep-alive\r\n"),
                 (false, true) => {}
             }
             Ok(())

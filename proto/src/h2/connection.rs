@@ -209,6 +209,18 @@ impl Connection {
         }
     }
 
+    /// Returns the most requests that a client may have open now: as many as the server allows, or 0 if either side ends
+    /// the connection or the numbers of streams are used up.
+    pub fn most_requests(&self) -> usize {
+        let ends = self.going.is_some() || self.peer_goes.is_some() || self.phase == Phase::Failed;
+        if ends || self.next > 0x7fff_ffff { 0 } else { self.peer.streams as usize }
+    }
+
+    /// Returns true if our side has reset this stream and still remembers it.
+    pub fn has_reset(&self, stream: StreamRef) -> bool {
+        self.streams.ended(stream.number) == Some(End::Own)
+    }
+
     /// Returns the number of streams in progress.
     pub fn open_streams(&self) -> usize {
         self.streams.len()

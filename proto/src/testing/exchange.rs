@@ -8,7 +8,7 @@
 use super::{FieldText, Oracle, Text, scanners};
 use crate::h1::state::State;
 use crate::h1::{Connection, Request, Response};
-use crate::{Error, Event, Form, Head, Known, Length, Limits, Role, Span};
+use crate::{Error, Event, Form, Head, Known, Length, Limits, Role, Span, Version};
 use alloc::vec::Vec;
 
 /// The number of bytes at the front of an input that choose how the rest is played.
@@ -307,7 +307,8 @@ impl Player<'_> {
             _ => ("POST", "/", script.switch),
         };
         let length = if script.early { Length::Unknown } else { Length::Empty };
-        let request = Request { method, target, length, keep_alive: !script.last, upgrade };
+        let version = Version::Http11;
+        let request = Request { method, target, version, length, keep_alive: !script.last, upgrade };
         connection.send_request(request, output, |fields| fields.field(b"Host", b"a")).expect("both sides are idle");
         if !script.early {
             connection.send_end(output, |_| {}).expect("a request without a body can be ended");

@@ -115,7 +115,7 @@ impl Carrier for H1<'_, '_> {
     ) -> Option<Bytes> {
         let Length::Exact(length) = length else { return None };
         let body = self.behind.get(..usize::try_from(length).ok()?)?;
-        let limits = &worker.shared.config().parser;
+        let limits = &worker.rules.parser;
         // The parser returns such a body as one part, followed by the end.
         let data = self.connection.http.receive(body, head, limits).ok()?;
         let end = self.connection.http.receive(&[], head, limits).ok()?;
@@ -159,6 +159,9 @@ impl Carrier for H1<'_, '_> {
     }
 
     fn may_answer(&mut self) -> bool {
+        if self.connection.transport.link.is_some() {
+            return false;
+        }
         let has_begun = self.connection.has_begun_to_answer();
         !has_begun && !self.connection.http.must_close() && self.connection.http.server() != State::Done
     }
@@ -201,7 +204,7 @@ impl Carrier for H1<'_, '_> {
     }
 
     fn cut(&mut self, _: Abort, worker: &mut WorkerContext<impl Service>) {
-        if self.connection.has_begun_to_answer() {
+        if self.connection.has_begun_to_answer() || self.connection.transport.link.is_some() {
             return self.connection.abort(worker, self.out);
         }
         // The answer is complete, so the peer still gets it.

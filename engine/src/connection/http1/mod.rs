@@ -2,6 +2,7 @@
 
 mod body;
 mod carrier;
+mod client;
 mod send;
 
 pub(super) use self::body::trailer_fields;
@@ -34,7 +35,7 @@ impl Connection {
         let mut fed = false;
         self.transport.work.begin(worker.turn, worker.allowance);
         let mut timing = Timing::new(window.len(), &self.transport.work, worker.stopwatch);
-        if self.http.client() == h1::state::State::SendsBody {
+        if self.http.theirs() == h1::state::State::SendsBody {
             self.http.set_second(worker.tick / TICKS_A_SECOND);
         }
         while self.may_read() {
@@ -53,7 +54,7 @@ impl Connection {
                 self.transport.pause(out.queue);
                 break;
             }
-            if self.transport.served == 0 && rest.first() == Some(&h2::PREFACE[0]) {
+            if self.transport.served == 0 && rest.first() == Some(&h2::PREFACE[0]) && self.transport.link.is_none() {
                 match self.begins_http2(rest, worker, out) {
                     Some(true) => {
                         self.begin_http2(worker, out);
@@ -63,7 +64,7 @@ impl Connection {
                     None => break,
                 }
             }
-            let limits = &worker.shared.config().parser;
+            let limits = &worker.rules.parser;
             let received = match self.http.receive(rest, head, limits) {
                 Ok(received) => received,
                 Err(error) => {
@@ -83,7 +84,10 @@ impl Connection {
                 Event::Head(length) => {
                     let (seen, behind) = rest.split_at(received.consumed);
                     self.transport.work.spend(work::scanned_head(seen.len(), head.fields.len()));
-                    at += self.request(length, head, seen, behind, worker, out);
+                    at += match self.transport.link {
+                        None => self.request(length, head, seen, behind, worker, out),
+                        Some(_) => self.response(length, head, seen, behind, worker, out),
+                    };
                     if self.is_tunnel() {
                         self.received_raw(&window[at..], worker, out);
                         return window.len();
@@ -110,7 +114,10 @@ impl Connection {
                     }
                 }
                 // Only clients receive interim responses.
-                Event::Interim => {}
+                Event::Interim => {
+                    self.transport.work.spend(work::scanned_head(received.consumed, head.fields.len()));
+                    self.interim_response(head, rest, worker, out);
+                }
             }
         }
         timing.end(&mut self.transport.work, worker.stopwatch);

@@ -142,7 +142,25 @@ impl Connection {
         if let Err(error) = self.send_head(response, worker, out) {
             return self.broken_answer(error, worker, out);
         }
-        match std::mem::replace(&mut response.content, Content::Bytes(Bytes::new())) {
+        let content = std::mem::replace(&mut response.content, Content::Bytes(Bytes::new()));
+        self.send_content(content, worker, out);
+    }
+
+    /// Sends what follows a head: the whole body, or its first parts.
+    pub(in crate::connection) fn send_content(
+        &mut self,
+        content: Content,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        match content {
+            Content::Bytes(bytes) if bytes.len() <= INLINE_BYTES => {
+                let sent = self.http.send_data(&bytes, &mut out.queue.output);
+                let sent = sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {}));
+                if let Err(error) = sent {
+                    self.broken_answer(error, worker, out);
+                }
+            }
             Content::Bytes(bytes) if out.tls.is_some() && !self.http.withholds_body() => {
                 // Sends the body in parts, so that it is encrypted as the peer takes it and not all at once.
                 let length = Some(bytes.len() as u64);
@@ -202,7 +220,7 @@ impl Connection {
     /// Sends further parts of the response's body, until the connection is blocked, no part is ready, or
     /// [`PARTS_A_TURN`] parts are sent.
     pub(in crate::connection) fn pump(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        if self.http.server() != h1::state::State::SendsBody {
+        if self.http.ours() != h1::state::State::SendsBody {
             return self.exchange.iter_mut().for_each(|exchange| exchange.outgoing.cut());
         }
         for _ in 0..PARTS_A_TURN {
@@ -284,13 +302,16 @@ impl Connection {
     }
 
     /// Answers 500 in place of a response that cannot be sent, and makes it the last answer. If a part of the response
-    /// was sent already, closes the connection.
+    /// was sent already, closes the connection. On a client, fails the request and ends the connection.
     fn broken_answer(
         &mut self,
         error: highwire_proto::Error,
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
+        if self.transport.link.is_some() {
+            return self.end_with(Abort::BodyMisfit(Some(error)), worker, out);
+        }
         quiet::log!(Mistake, error, %error, "a handler's answer cannot be sent");
         self.http.close_after();
         let head = h1::Response { status: 500, reason: None, length: Length::Empty };
@@ -377,6 +398,10 @@ impl Connection {
     pub(in crate::connection) fn drive_tunnel(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let number = self.transport.task().number();
         let Some(tunnel) = self.exchange.as_mut().and_then(|exchange| exchange.tunnel_mut()) else { return };
+        if tunnel.raw.borrow().has_setup() {
+            // The connection's task has been woken to become one to a server of HTTP.
+            return;
+        }
         let raw = tunnel.raw.clone();
         raw.borrow_mut().is_polled = true;
         let polled = tunnel.poll(&worker.context.inbox.waker(number));
@@ -483,7 +508,7 @@ fn write_common_lines(
     }
 }
 
-fn write_fields(writer: &mut FieldWriter<'_>, fields: &[(HeaderName, HeaderValue)]) {
+pub(super) fn write_fields(writer: &mut FieldWriter<'_>, fields: &[(HeaderName, HeaderValue)]) {
     for (name, value) in fields {
         if !is_framing(name) {
             writer.trusted_field(name.as_str().as_bytes(), value.as_bytes());

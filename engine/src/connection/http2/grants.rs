@@ -1,31 +1,16 @@
 //! Limits the number of body bytes that a peer may send on one HTTP/2 connection for request bodies that the server
 //! collects whole.
 //!
-//! Each stream begins with a small window ([`first_window`]), which is usually widened when its body begins. The oldest
+//! Each stream begins with a small window, which is usually widened when its body begins. The oldest
 //! body gets credit for all its received bytes, so that at least one body can make progress. The others share at most
 //! [`UNFINISHED_BYTES`], and wait if these are used up. The limit applies to granted bytes and not to received ones,
 //! because a peer may use all its windows at once.
 
 use super::streams::Http2;
-use crate::config::Config;
 use crate::connection::out::Out;
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_proto::h2::StreamRef;
-
-/// Returns the initial window of a stream, in bytes. It is small, because a peer can fill the windows of all its
-/// streams before any of the bodies is complete.
-pub(in crate::connection) fn first_window(config: &Config) -> u32 {
-    /// The largest initial window. Most forms and API calls fit into it. With the default of 128 streams, all first
-    /// windows together have half a megabyte.
-    const FIRST_WINDOW: u32 = 4 * 1024;
-    config.http2.stream_window.min(FIRST_WINDOW)
-}
-
-/// Returns the number of bytes by which a stream's window is widened for a body or a tunnel.
-pub(in crate::connection) fn wider(config: &Config) -> u32 {
-    config.http2.stream_window - first_window(config)
-}
 
 /// The most bytes that one connection may be granted for bodies that are collected whole, besides the oldest body. The
 /// oldest body has no such limit, so that it can make progress.
@@ -54,7 +39,7 @@ impl Http2 {
         worker: &WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        let first = first_window(worker.shared.config()) as usize;
+        let first = worker.rules.http2.stream_window as usize;
         self.collecting.push_back(stream);
         self.granted += first;
         if let Some(active) = self.get(stream) {
@@ -99,7 +84,7 @@ impl Http2 {
         worker: &WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        let wider = wider(worker.shared.config());
+        let wider = worker.rules.wider;
         let (was_closed, arrived) = (!self.http.may_receive_on(stream), self.arrived);
         let first = self.collecting.front().copied();
         let firsts = first.and_then(|first| self.get(first)).map_or(0, |active| active.granted);

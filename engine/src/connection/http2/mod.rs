@@ -5,6 +5,7 @@
 //! next. A stream whose request is answered at once usually needs no `Active`.
 
 mod carrier;
+mod client;
 mod grants;
 mod send;
 mod settle;
@@ -14,7 +15,6 @@ mod tunnel;
 pub(super) use self::carrier::H2;
 pub(super) use self::streams::Http2;
 
-use self::grants::first_window;
 use crate::connection::Connection;
 use crate::connection::http1::trailer_fields;
 use crate::connection::out::{BATCH_BYTES, Out};
@@ -29,7 +29,7 @@ use crate::request::BodyUse;
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_proto::h2::{Event, Lent, StreamRef};
-use highwire_proto::{Head, Length, h2};
+use highwire_proto::{Head, Length, Role, h2};
 
 impl Connection {
     /// Returns `Some(true)` if the first bytes are the HTTP/2 preface and the settings allow HTTP/2 here, and `None` if
@@ -63,14 +63,14 @@ impl Connection {
     /// Switches the connection to HTTP/2.
     #[cold]
     pub(in crate::connection) fn begin_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        let config = worker.shared.config();
-        let bounds = h2::Bounds { stream_window: first_window(config), ..config.http2 };
-        let http = h2::Connection::new(highwire_proto::Role::Server, bounds, &config.parser, &mut out.queue.output);
+        let role = if self.transport.link.is_some() { Role::Client } else { Role::Server };
+        let rules = &worker.rules;
+        let http = h2::Connection::new(role, rules.http2, &rules.parser, &mut out.queue.output);
         self.http2 = Some(Box::new(Http2::new(http, worker.stalled.clone())));
         if !self.recharge(worker) {
             return self.abort(worker, out);
         }
-        if worker.draining {
+        if worker.draining && role == Role::Server {
             self.drain_http2(worker, out);
         }
     }
@@ -101,13 +101,13 @@ impl Transport {
         out: &mut Out<'_>,
     ) -> usize {
         let mut fields = std::mem::take(&mut worker.fields);
-        // This copies a few numbers, because the loop borrows `worker` mutably.
-        let limits = &worker.shared.config().parser.clone();
+        let rules = worker.rules.clone();
+        let limits = &rules.parser;
         let (mut at, mut has_opened) = (0, false);
         http2.http.set_second(worker.tick / TICKS_A_SECOND);
         self.work.begin(worker.turn, worker.allowance);
         let mut timing = Timing::new(window.len(), &self.work, worker.stopwatch);
-        while !self.blocked && !self.is_ending() {
+        while !self.is_held_up() && !self.is_ending() {
             let is_due = at < window.len() || http2.http.end_is_due();
             if timing.event(&mut self.work, &mut worker.reserve, is_due, worker.stopwatch) {
                 self.leave_unread(worker);
@@ -119,6 +119,7 @@ impl Transport {
                 Err(failure) => {
                     tracing::debug!(peer = %self.peer, code = ?failure.code, text = failure.text, "an HTTP/2 connection failed");
                     self.count_failure(http2, worker);
+                    http2.fail(failure);
                     at = window.len();
                     self.unread = Vec::new();
                     self.finish(worker, out);
@@ -131,6 +132,10 @@ impl Transport {
             }
             match received.event {
                 Event::NeedMore => break,
+                Event::Head(stream, length) if self.link.is_some() => {
+                    self.work.spend(work::decoded_head(fields.len(), head.fields.len()));
+                    self.response_http2(http2, stream, length, (head, &fields), worker, out);
+                }
                 Event::Head(stream, length) => {
                     self.work.spend(work::decoded_head(fields.len(), head.fields.len()));
                     self.request_http2(http2, stream, length, (head, &fields), worker, out);
@@ -149,9 +154,9 @@ impl Transport {
                     let trailers = if trailers { trailer_fields(head, &fields) } else { Vec::new() };
                     self.end_http2(http2, stream, trailers, worker, out);
                 }
-                Event::Reset(stream, _) => {
+                Event::Reset(stream, code) => {
                     self.work.spend(work::FRAME + work::POLL);
-                    http2.forget(stream, worker);
+                    self.reset_http2(http2, stream, code, worker);
                 }
                 Event::Opened(stream) => {
                     self.work.spend(work::FRAME);
@@ -161,7 +166,11 @@ impl Transport {
                     self.work.spend(work::FRAME);
                     has_opened |= http2.all_opened();
                 }
-                Event::GoingAway | Event::Interim(_) => {}
+                Event::Interim(stream) => {
+                    self.work.spend(work::decoded_head(fields.len(), head.fields.len()));
+                    self.interim_http2(http2, stream, (head, &fields), worker, out);
+                }
+                Event::GoingAway => {}
             }
             if out.waiting() > BATCH_BYTES && !self.is_ending() {
                 self.send_and_hear(worker, out);
@@ -180,7 +189,7 @@ impl Transport {
 
     #[cold]
     fn count_failure(&self, http2: &Http2, worker: &WorkerContext<impl Service>) {
-        if let Some(kind) = http2.http.fired() {
+        if let Some(kind) = http2.http.fired().filter(|_| self.link.is_none()) {
             worker.shared.counters.http2_fired[kind as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             quiet::log!(Abuse, warn, peer = %self.peer, ?kind, "an HTTP/2 peer exceeds a limit against abuse; its connection ends");
         }
@@ -278,7 +287,8 @@ impl Transport {
         if taken > 0 && waiting < INCOMING_BYTES {
             active.given -= taken;
             let waits = active.waits == Waits::Handler || (active.waits == Waits::Body && was_closed);
-            if waits && awaits_body && !active.is_answered() && active.exchange.tunnel().is_none() {
+            let is_incoming = active.is_asked || !active.is_answered();
+            if waits && awaits_body && is_incoming && active.exchange.tunnel().is_none() {
                 // The handler has taken bytes, so a new period for the peer's rate begins.
                 active.waits = Waits::Body;
                 active.judge_from_now(worker, arrived);
@@ -296,7 +306,7 @@ impl Transport {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        let handler_due = worker.tick.saturating_add(worker.timeouts.handler);
+        let handler_due = worker.tick.saturating_add(worker.rules.handler);
         let Some(active) = http2.get(stream) else { return };
         if active.drops {
             return http2.forget(stream, worker);
@@ -309,6 +319,9 @@ impl Transport {
         let mut exchange = H2 { transport: self, http2, stream, out };
         if !is_fed || exchange.charge_or_abort(worker) {
             exchange.end(trailers, worker);
+        }
+        if http2.get(stream).is_some_and(|active| active.is_asked) {
+            self.answered_http2(http2, stream, worker, out);
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::connection::Connection;
 use crate::connection::out::{AHEAD_BYTES, Out};
 use crate::connection::transport::Transport;
 use crate::connection::work::POLL;
+use crate::context::STREAM_TASKS;
 use crate::exchange::carrier::Sent;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::exchange::{Exchange, Waits};
@@ -52,7 +53,21 @@ impl Transport {
             active.exchange.outgoing.begin();
         }
         match std::mem::replace(&mut response.content, Content::Bytes(Bytes::new())) {
-            _ if withheld => {}
+            _ if withheld => self.done_http2(http2, stream, worker, out),
+            content => self.send_content_http2(http2, stream, content, worker, out),
+        }
+    }
+
+    /// Sends what follows a head: the whole body if that is possible at once, or its first parts.
+    pub(in crate::connection) fn send_content_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        content: Content,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        match content {
             Content::Bytes(bytes) if bytes.is_empty() => {}
             Content::Bytes(bytes) => {
                 // A small body is sent at once if no other stream is scheduled and the windows allow it, as they
@@ -64,7 +79,7 @@ impl Transport {
                 };
                 http2.sent += sent as u64;
                 if sent < bytes.len() {
-                    let (write_due, all) = (worker.tick.saturating_add(worker.timeouts.write), http2.sent);
+                    let (write_due, all) = (worker.tick.saturating_add(worker.rules.write), http2.sent);
                     let active = http2.active(stream, worker);
                     (active.due, active.waits, active.sent_before) = (write_due, Waits::Write, all);
                     // The whole body stays in memory until its last byte is sent.
@@ -78,7 +93,7 @@ impl Transport {
                 }
             }
             Content::Stream(streamed) => {
-                let write_due = worker.tick.saturating_add(worker.timeouts.write);
+                let write_due = worker.tick.saturating_add(worker.rules.write);
                 let all = http2.sent;
                 let active = http2.active(stream, worker);
                 active.exchange.outgoing.stream(streamed);
@@ -110,6 +125,11 @@ impl Transport {
             return;
         }
         let is_open = http2.http.awaits_body(stream);
+        let arrived = http2.arrived;
+        if let Some(active) = http2.get(stream).filter(|active| active.is_asked && active.exchange.tunnel().is_none()) {
+            // The request is complete. The exchange ends with the response.
+            return active.wait_for_response(worker, arrived);
+        }
         if let Some(active) = http2.get(stream).filter(|active| active.has_living_tunnel()) {
             if is_open {
                 // Our direction has ended; the peer's continues.
@@ -130,7 +150,7 @@ impl Transport {
             let active = http2.active(stream, worker);
             // After a tunnel the peer gets the linger timeout, as after the last answer of a connection.
             let is_tunnel = active.exchange.tunnel().is_some();
-            let due = worker.tick.saturating_add(if is_tunnel { worker.timeouts.linger } else { worker.timeouts.body });
+            let due = worker.tick.saturating_add(if is_tunnel { worker.rules.linger } else { worker.rules.body });
             if active.intake.bytes > most {
                 // More than the limit has been received already.
                 http2.http.reset(stream, Code::NoError, &mut out.queue.output);
@@ -217,7 +237,12 @@ impl Transport {
         out: &mut Out<'_>,
     ) {
         let Some(Some(active)) = http2.active.get(place) else { return };
-        let (stream, exchange) = (active.stream, &active.exchange);
+        let stream = active.stream;
+        if self.give_up_http2(http2, stream, worker, out) {
+            return;
+        }
+        let Some(Some(active)) = http2.active.get(place) else { return };
+        let exchange = &active.exchange;
         if exchange.awaits_answer() {
             H2 { transport: self, http2, stream, out }.poll_answer(worker);
         } else if exchange.tunnel().is_some() {
@@ -277,6 +302,10 @@ impl Connection {
         self.proceed(worker, head, out);
         self.resume_if_wanted(out.queue);
         let Connection { transport, http2: Some(http2), .. } = self else { return };
+        if transport.link.is_some() && !has_unnumbered(http2) {
+            // What happens to a request of ours wakes its stream.
+            return self.driven(worker, head, out);
+        }
         for place in 0..http2.active.len() {
             transport.drive_stream(http2, place, worker, out);
             if transport.is_ending() {
@@ -319,6 +348,11 @@ impl Connection {
         self.resume_if_wanted(out.queue);
         self.settle_http2(worker, out);
     }
+}
+
+/// Returns true if some streams have no tasks of their own, because their places have too many bits.
+fn has_unnumbered(http2: &Http2) -> bool {
+    http2.active.len() > STREAM_TASKS
 }
 
 /// Returns true if a stream should be scheduled, because it has something to send, and either may send (`capacity` is

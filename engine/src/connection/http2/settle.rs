@@ -2,6 +2,7 @@
 
 use super::H2;
 use super::streams::{Active, Http2};
+use crate::client::{Failure, Stage};
 use crate::connection::Connection;
 use crate::connection::out::Out;
 use crate::connection::phase::Phase;
@@ -40,7 +41,10 @@ impl Connection {
         let owed = std::mem::take(&mut http2.owed);
         http2.http.dropped(owed, &mut out.queue.output);
         let is_quiet = http2.http.open_streams() == 0;
-        if is_quiet && !waits_to_be_read && (self.transport.ended || http2.http.is_gone()) {
+        let is_done = self.transport.link.as_ref().is_some_and(|link| {
+            link.is_quiet() && (link.retires() || worker.draining || http2.http.peer_goes_away().is_some())
+        });
+        if is_quiet && !waits_to_be_read && (self.transport.ended || http2.http.is_gone() || is_done) {
             return self.finish(worker, out);
         }
         if is_quiet {
@@ -48,7 +52,7 @@ impl Connection {
             http2.idle_since.get_or_insert(worker.tick);
         }
         let due = http2.due();
-        let idle_due = http2.idle_since.unwrap_or(worker.tick).saturating_add(worker.timeouts.idle);
+        let idle_due = http2.idle_since.unwrap_or(worker.tick).saturating_add(worker.rules.idle);
         if self.transport.blocked && out.waiting() > 0 {
             self.sent_away(out.waiting(), worker, out);
         }
@@ -118,6 +122,7 @@ impl Connection {
         match phase {
             Phase::Write if !may_write => {
                 worker.count_cut();
+                self.fail_client(Failure::TimedOut(Stage::Write));
                 self.abort(worker, out);
             }
             Phase::Streams | Phase::Write => {
@@ -163,7 +168,8 @@ impl Transport {
             if active.due > worker.tick || !active.is_judged(self.blocked) {
                 continue;
             }
-            let (stream, waits, answered) = (active.stream, active.waits, active.is_answered());
+            let (stream, waits) = (active.stream, active.waits);
+            let answered = active.is_answered() && !active.is_asked;
             if waits == Waits::Body && active.body_is_fast_enough(worker, arrived, bodies) {
                 continue;
             }
@@ -178,7 +184,7 @@ impl Transport {
             if waits == Waits::Body && !answered && !http2.http.may_receive_on(stream) {
                 // The stream's window is closed until the handler reads or answers, so the handler's timeout applies.
                 if let Some(active) = http2.get(stream) {
-                    (active.due, active.waits) = (worker.tick.saturating_add(worker.timeouts.handler), Waits::Handler);
+                    (active.due, active.waits) = (worker.tick.saturating_add(worker.rules.handler), Waits::Handler);
                 }
                 continue;
             }
@@ -209,10 +215,10 @@ impl Http2 {
         let (is_open, all) = (self.http.is_open_by_itself(stream), self.sent);
         let Some(active) = self.get(stream) else { return false };
         let waits = active.is_answered() && (active.scheduled || active.waits == Waits::Write);
-        if !waits || !is_open || all - active.sent_before < worker.shared.config().timeouts.least_taken() {
+        if !waits || !is_open || all - active.sent_before < worker.rules.least_taken {
             return false;
         }
-        (active.due, active.sent_before) = (worker.tick.saturating_add(worker.timeouts.write), all);
+        (active.due, active.sent_before) = (worker.tick.saturating_add(worker.rules.write), all);
         true
     }
 }
@@ -223,9 +229,9 @@ impl Active {
     /// sent, so that the peer cannot keep an answer in memory by taking single bytes.
     pub(in crate::connection) fn took(&mut self, bytes: usize, all: u64, worker: &WorkerContext<impl Service>) {
         self.taken += bytes as u64;
-        if self.waits != Waits::Write || self.taken >= worker.shared.config().timeouts.least_taken() {
+        if self.waits != Waits::Write || self.taken >= worker.rules.least_taken {
             (self.taken, self.sent_before) = (0, all);
-            (self.due, self.waits) = (worker.tick.saturating_add(worker.timeouts.write), Waits::Write);
+            (self.due, self.waits) = (worker.tick.saturating_add(worker.rules.write), Waits::Write);
         }
     }
 
@@ -233,14 +239,14 @@ impl Active {
     /// [`Http2::arrived`].
     pub(in crate::connection) fn judge_from_now(&mut self, worker: &WorkerContext<impl Service>, all: u64) {
         (self.intake.arrived, self.arrived_before) = (0, all);
-        self.due = worker.tick.saturating_add(worker.timeouts.body);
+        self.due = worker.tick.saturating_add(worker.rules.body);
     }
 
     /// Returns true if the body had at least the least rate in the last period, and starts a new period. Because the
     /// streams share a connection, it is also enough if all bodies together, `bodies` in number, had at least the sum
     /// of their least rates.
     fn body_is_fast_enough(&mut self, worker: &WorkerContext<impl Service>, all: u64, bodies: u64) -> bool {
-        let wanted = worker.shared.config().timeouts.least_body();
+        let wanted = worker.rules.least_body;
         let is_fast =
             self.intake.has_received(wanted) || all - self.arrived_before >= wanted.saturating_mul(bodies.max(1));
         self.judge_from_now(worker, all);

@@ -1,6 +1,7 @@
 //! The streams of an HTTP/2 connection with their exchanges, their deadlines, and the memory that they hold.
 
 use crate::body::BodyError;
+use crate::client;
 use crate::deadline::NEVER;
 use crate::exchange::{Exchange, Intake, Waits};
 use crate::service::Service;
@@ -80,6 +81,8 @@ pub(in crate::connection) struct Active {
     pub(in crate::connection) fed: bool,
     /// The number of bytes that the peer has been granted for a body that is being collected whole; otherwise 0.
     pub(in crate::connection) granted: usize,
+    /// True if the request is ours, and the peer responds.
+    pub(in crate::connection) is_asked: bool,
     /// True if [`Http2::grant`] has widened the stream's window.
     pub(in crate::connection) is_widened: bool,
 }
@@ -104,7 +107,7 @@ impl Active {
     /// Returns the number of answer bytes that wait for the peer to open a window, with the charge for the stream; 0 if
     /// none wait.
     fn stalled(&self) -> usize {
-        if !self.is_answered() || self.scheduled || self.waits != Waits::Write {
+        if !self.is_answered() || self.is_asked || self.scheduled || self.waits != Waits::Write {
             return 0;
         }
         let body = self.exchange.outgoing.held();
@@ -119,9 +122,10 @@ impl Active {
     }
 
     /// Returns true if the stream's deadline applies. While the socket is blocked, it applies only to a stream that
-    /// waits for its handler, or for the next part of its response's body, and has nothing to send.
+    /// waits for its handler, or for the next part of its response's body, and has nothing to send, and to one that waits
+    /// for a response's head.
     pub(in crate::connection) fn is_judged(&self, is_blocked: bool) -> bool {
-        !is_blocked || (self.waits == Waits::Handler && !self.scheduled)
+        !is_blocked || self.waits == Waits::Head || (self.waits == Waits::Handler && !self.scheduled)
     }
 }
 
@@ -231,13 +235,14 @@ impl Http2 {
                 arrived_before: 0,
                 taken: 0,
                 sent_before: 0,
-                due: worker.tick.saturating_add(worker.timeouts.handler),
+                due: worker.tick.saturating_add(worker.rules.handler),
                 waits: Waits::Handler,
                 counted: 0,
                 counted_stalled: 0,
                 stale: false,
                 fed: false,
                 granted: 0,
+                is_asked: false,
                 is_widened: false,
             })
         });
@@ -287,15 +292,15 @@ impl Http2 {
                 let is_answer = |idle_since: &u32| *idle_since >= since.saturating_sub(1);
                 self.idle_since = self.idle_since.map(|at| if is_answer(&at) { worker.tick } else { at });
                 let blocked = worker.tick.saturating_sub(since);
-                let write_due = worker.tick.saturating_add(worker.timeouts.write);
-                let body_due = worker.tick.saturating_add(worker.timeouts.body);
+                let write_due = worker.tick.saturating_add(worker.rules.write);
+                let body_due = worker.tick.saturating_add(worker.rules.body);
                 for active in self.active.iter_mut().flatten() {
                     match active.waits {
                         // The new deadline is at most a full timeout from now, because the old one may have been set
                         // while the socket was blocked.
                         Waits::Body => active.due = active.due.saturating_add(blocked).min(body_due),
                         Waits::Write => active.due = active.due.saturating_add(blocked).min(write_due),
-                        Waits::Handler | Waits::Nothing => {}
+                        Waits::Head | Waits::Handler | Waits::Nothing => {}
                     }
                 }
                 self.look();
@@ -332,6 +337,13 @@ impl Http2 {
     pub(in crate::connection) fn stalls_too_much(&mut self) -> bool {
         self.held();
         self.stalled.own > STALLED_ANSWERS && self.stalled.all.get() > ALL_STALLED_ANSWERS
+    }
+
+    /// Fails the requests of ours that have no response, because the connection has failed.
+    pub(in crate::connection) fn fail(&mut self, failure: h2::Failure) {
+        for asking in self.active.iter_mut().flatten().filter_map(|active| active.exchange.take_asking()) {
+            asking.fail(client::Failure::Http2(failure.code, failure.text.to_string()));
+        }
     }
 
     pub(in crate::connection) fn release(mut self: Box<Self>, worker: &mut WorkerContext<impl Service>) {

@@ -47,6 +47,11 @@ impl Stream for Written {
     }
 }
 
+/// Returns the bytes that a tunnel's task writes as the body of a message.
+pub(super) fn written(raw: Rc<RefCell<Raw>>) -> Box<Streamed> {
+    Box::new(Streamed { length: None, body: BodyStream::new(Written { raw }), trailers: None })
+}
+
 impl Transport {
     /// Prepares for a CONNECT: keeps the peer's bytes for a tunnel that the handler may accept.
     pub(in crate::connection) fn connect_http2(
@@ -78,8 +83,7 @@ impl Transport {
         };
         match active.exchange.start_proposed(*switch, worker.draining) {
             Ok(raw) => {
-                let body = BodyStream::new(Written { raw });
-                response.content = Content::Stream(Box::new(Streamed { length: None, body, trailers: None }));
+                response.content = Content::Stream(written(raw));
                 // HTTP/2 uses 200 in place of HTTP/1's 101 (RFC 8441 section 4).
                 response.status = StatusCode::OK;
                 worker.context.inbox.waker(self.stream_task(active.stream).number()).wake();
@@ -203,8 +207,8 @@ impl Active {
     pub(in crate::connection) fn body_due(&self, worker: &WorkerContext<impl Service>) -> u32 {
         let after = match self.exchange.tunnel() {
             Some(tunnel) if tunnel.raw.borrow().is_idle() => TICKS_A_SECOND,
-            Some(_) => worker.timeouts.tunnel,
-            None => worker.timeouts.handler,
+            Some(_) => worker.rules.tunnel,
+            None => worker.rules.handler,
         };
         worker.tick.saturating_add(after)
     }

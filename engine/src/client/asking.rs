@@ -1,0 +1,223 @@
+//! The place of one request between the task that makes it and the connection that sends it.
+
+use super::failure::Failure;
+use super::request::{Answer, Interim, Request};
+use crate::response::Content;
+use bytes::Bytes;
+use highwire_io::Instant;
+use http::StatusCode;
+use std::cell::{Ref, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// The most interim responses to one request. RFC 9110 section 15.2 sets no limit, and a server could send them for
+/// ever.
+pub const INTERIMS: u32 = 32;
+
+/// A request and what has become of it.
+pub(crate) struct Asking {
+    inner: RefCell<Inner>,
+}
+
+struct Inner {
+    request: Request,
+    result: Option<Result<Answer, Failure>>,
+    /// True if `result` was set, even if it was taken since.
+    is_over: bool,
+    /// True if a connection has begun to send the request.
+    is_begun: bool,
+    /// True if the request had to wait for a connection.
+    is_queued: bool,
+    /// True if the requester has stopped waiting.
+    is_abandoned: bool,
+    interims: VecDeque<Interim>,
+    interim_count: u32,
+    requester: Option<Waker>,
+    /// Wakes the connection, or the stream, that sends the request.
+    connection: Option<Waker>,
+    /// The moment at which the request was begun, and that of the response's head.
+    begun: Instant,
+    answered: Instant,
+}
+
+impl Asking {
+    pub(super) fn new(request: Request) -> Rc<Asking> {
+        Rc::new(Asking {
+            inner: RefCell::new(Inner {
+                request,
+                result: None,
+                is_over: false,
+                is_begun: false,
+                is_queued: false,
+                is_abandoned: false,
+                interims: VecDeque::new(),
+                interim_count: 0,
+                requester: None,
+                connection: None,
+                begun: Instant::default(),
+                answered: Instant::default(),
+            }),
+        })
+    }
+
+    /// Returns the request.
+    pub(crate) fn request(&self) -> Ref<'_, Request> {
+        Ref::map(self.inner.borrow(), |inner| &inner.request)
+    }
+
+    /// Takes the request's body, because a connection begins to send it. `connection` is woken when the requester stops
+    /// waiting.
+    pub(crate) fn begin(&self, connection: Waker, now: Instant) -> Content {
+        let mut inner = self.inner.borrow_mut();
+        inner.connection = Some(connection);
+        inner.is_begun = true;
+        inner.begun = now;
+        match &inner.request.content {
+            // The bytes stay for another attempt.
+            Content::Bytes(bytes) => Content::Bytes(bytes.clone()),
+            _ => std::mem::replace(&mut inner.request.content, Content::Bytes(Bytes::new())),
+        }
+    }
+
+    /// Records that no connection had room for the request.
+    pub(super) fn queue(&self) {
+        self.inner.borrow_mut().is_queued = true;
+    }
+
+    /// Returns true if the requester has stopped waiting.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.inner.borrow().is_abandoned
+    }
+
+    /// Gives the response to the requester.
+    pub(crate) fn answer(&self, answer: Answer, now: Instant) {
+        self.inner.borrow_mut().answered = now;
+        self.end(Ok(answer));
+    }
+
+    /// Ends the request without a response.
+    pub(crate) fn fail(&self, failure: Failure) {
+        self.end(Err(failure));
+    }
+
+    /// Ends the request because its connection has ended.
+    pub(crate) fn lose(&self) {
+        let is_begun = self.inner.borrow().is_begun;
+        self.fail(if is_begun { Failure::Lost } else { Failure::Unsent });
+    }
+
+    fn end(&self, result: Result<Answer, Failure>) {
+        let (waker, unwanted) = {
+            let mut inner = self.inner.borrow_mut();
+            if inner.is_over || inner.is_abandoned {
+                (None, Some(result))
+            } else {
+                inner.is_over = true;
+                inner.result = Some(result);
+                (inner.requester.take(), None)
+            }
+        };
+        // Dropping a response's body may wake the connection.
+        drop(unwanted);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Passes an interim response on. Returns false if there have been too many.
+    pub(crate) fn interim(&self, interim: impl FnOnce() -> Interim) -> bool {
+        let mut inner = self.inner.borrow_mut();
+        inner.interim_count += 1;
+        if inner.interim_count > INTERIMS {
+            return false;
+        }
+        if inner.request.wants_interims && !inner.is_abandoned {
+            inner.interims.push_back(interim());
+            let waker = inner.requester.take();
+            drop(inner);
+            waker.into_iter().for_each(Waker::wake);
+        }
+        true
+    }
+}
+
+/// A request that was given to a [`Pool`](super::Pool). It is cancelled when this is dropped before the response has come.
+pub struct Asked {
+    asking: Rc<Asking>,
+}
+
+impl std::fmt::Debug for Asked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Asked")
+    }
+}
+
+impl Asked {
+    pub(super) fn new(asking: Rc<Asking>) -> Asked {
+        Asked { asking }
+    }
+
+    /// Polls for the next interim response, or the response. Returns the response, or the reason why there is none, as
+    /// `Err` of the outer result, once.
+    pub fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<Result<Interim, Result<Answer, Failure>>> {
+        let mut inner = self.asking.inner.borrow_mut();
+        if let Some(interim) = inner.interims.pop_front() {
+            return Poll::Ready(Ok(interim));
+        }
+        if let Some(result) = inner.result.take() {
+            return Poll::Ready(Err(result));
+        }
+        if !inner.requester.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            inner.requester = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Polls for the response, and drops interim responses.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Failure>> {
+        loop {
+            match self.poll_interim(cx) {
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(result)) => return Poll::Ready(result),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Returns the status of the first interim response that waits.
+    pub fn next_interim(&self) -> Option<StatusCode> {
+        self.asking.inner.borrow().interims.front().map(|interim| interim.status)
+    }
+
+    /// Returns true if no connection has begun to send the request, because none had room.
+    pub fn is_queued(&self) -> bool {
+        let inner = self.asking.inner.borrow();
+        inner.is_queued && !inner.is_begun && !inner.is_over
+    }
+
+    /// Returns the moments at which a connection began to send the request and received the response's head. Each is 0
+    /// if that has not happened.
+    pub fn moments(&self) -> (Instant, Instant) {
+        let inner = self.asking.inner.borrow();
+        (inner.begun, inner.answered)
+    }
+
+    /// Returns the request, for another attempt. A body in parts is missing if a connection has begun to send it.
+    /// Returns `None` before the request has ended.
+    pub fn into_request(self) -> Option<Request> {
+        let mut inner = self.asking.inner.borrow_mut();
+        let empty = Request::new(http::Method::GET, "", Rc::from(""), String::new());
+        inner.is_over.then(|| std::mem::replace(&mut inner.request, empty))
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let (connection, result) = {
+            let mut inner = self.asking.inner.borrow_mut();
+            inner.is_abandoned = true;
+            (inner.connection.take().filter(|_| !inner.is_over), inner.result.take())
+        };
+        drop(result);
+        connection.into_iter().for_each(Waker::wake);
+    }
+}

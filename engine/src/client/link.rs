@@ -1,0 +1,196 @@
+//! The link between a connection to a server and the pool that it belongs to.
+
+use super::asking::Asking;
+use super::failure::Failure;
+use super::open::Protocol;
+use super::pool::Origin;
+use crate::promise::Promise;
+use crate::rules::Rules;
+#[cfg(feature = "tls")]
+use crate::secure::Secure;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+use std::task::Waker;
+
+/// What the pool, the requests and the connection share. The connection updates it after each of its events.
+pub(crate) struct Link {
+    pub(crate) rules: Rc<Rules>,
+    pub(crate) protocol: Protocol,
+    origin: Weak<Origin>,
+    /// The requests that the connection must begin.
+    queue: RefCell<VecDeque<Rc<Asking>>>,
+    /// The number of requests that may be added to `queue`.
+    room: Cell<usize>,
+    /// True if the connection has no request.
+    is_idle: Cell<bool>,
+    /// True if the pool lists this link among those that have room.
+    pub(super) is_listed: Cell<bool>,
+    /// True if the connection speaks HTTP/2.
+    is_http2: Cell<bool>,
+    /// True if the connection takes no more requests.
+    is_closed: Cell<bool>,
+    /// True if the connection shall close as soon as it has no request.
+    retires: Cell<bool>,
+    /// Wakes the connection.
+    task: RefCell<Option<Waker>>,
+    /// The promise that the connection is ready for requests; `None` since it is.
+    opening: RefCell<Option<Promise<Result<(), Failure>>>>,
+    /// The reason why the connection has ended before it was open.
+    reason: RefCell<Option<Failure>>,
+}
+
+impl Link {
+    pub(super) fn new(
+        rules: Rc<Rules>,
+        protocol: Protocol,
+        origin: Weak<Origin>,
+        opening: Promise<Result<(), Failure>>,
+    ) -> Rc<Link> {
+        Rc::new(Link {
+            rules,
+            protocol,
+            origin,
+            queue: RefCell::default(),
+            room: Cell::default(),
+            is_idle: Cell::default(),
+            is_listed: Cell::default(),
+            is_http2: Cell::default(),
+            is_closed: Cell::default(),
+            retires: Cell::default(),
+            task: RefCell::default(),
+            opening: RefCell::new(Some(opening)),
+            reason: RefCell::default(),
+        })
+    }
+
+    /// Returns true if the TLS handshake is not complete.
+    pub(crate) fn is_opening(&self) -> bool {
+        self.opening.borrow().is_some()
+    }
+
+    pub(crate) fn is_http2(&self) -> bool {
+        self.is_http2.get()
+    }
+
+    /// Records the waker of the connection's task.
+    pub(crate) fn attach(&self, task: Waker) {
+        *self.task.borrow_mut() = Some(task);
+    }
+
+    fn wake(&self) {
+        self.task.borrow().iter().for_each(Waker::wake_by_ref);
+    }
+
+    /// Records that the connection is ready for requests.
+    pub(crate) fn open(&self, is_http2: bool) {
+        self.is_http2.set(is_http2);
+        if let Some(opening) = self.opening.take() {
+            opening.keep(Ok(()));
+        }
+    }
+
+    /// Records why the connection ends before it is open.
+    pub(crate) fn set_reason(&self, failure: Failure) {
+        self.reason.borrow_mut().get_or_insert(failure);
+    }
+
+    /// Returns the number of requests that may be added.
+    pub(super) fn room(&self) -> usize {
+        self.room.get()
+    }
+
+    /// Gives a request to the connection. The caller must have checked that there is room.
+    pub(super) fn begin(&self, asking: Rc<Asking>) {
+        self.room.set(self.room.get().saturating_sub(1));
+        self.queue.borrow_mut().push_back(asking);
+        self.wake();
+    }
+
+    /// Takes the next request that the connection must begin.
+    pub(crate) fn next(&self) -> Option<Rc<Asking>> {
+        let mut queue = self.queue.borrow_mut();
+        loop {
+            let asking = queue.pop_front()?;
+            if !asking.is_abandoned() {
+                return Some(asking);
+            }
+        }
+    }
+
+    /// Returns true if no request waits to be begun.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.queue.borrow().is_empty()
+    }
+
+    /// Returns true if the connection has no request.
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_idle.get() && self.is_quiet()
+    }
+
+    /// Returns true if the connection takes no more requests.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.get()
+    }
+
+    /// Records whether the connection has requests, and the number of requests that it could begin now, besides those
+    /// that wait to be begun.
+    pub(crate) fn update(self: &Rc<Self>, is_idle: bool, room: usize) {
+        self.is_idle.set(is_idle);
+        if self.is_closed.get() {
+            return;
+        }
+        if self.room.replace(room) < room
+            && let Some(origin) = self.origin.upgrade()
+        {
+            origin.has_room(self);
+        }
+    }
+
+    /// Lets the connection close as soon as it has no request.
+    pub(crate) fn retire(&self) {
+        self.retires.set(true);
+        self.wake();
+    }
+
+    /// Lets the connection close at once. It must have no request.
+    pub(super) fn retire_now(self: &Rc<Self>) {
+        self.retire();
+        self.close();
+    }
+
+    /// Returns true if the connection shall close when it has no request: because its pool is gone or has retired it.
+    pub(crate) fn retires(&self) -> bool {
+        self.retires.get() || self.origin.strong_count() == 0
+    }
+
+    /// Records that the connection takes no more requests. The requests that it has not begun fail as unsent.
+    pub(crate) fn close(self: &Rc<Self>) {
+        if self.is_closed.replace(true) {
+            return;
+        }
+        self.room.set(0);
+        if let Some(opening) = self.opening.take() {
+            opening.keep(Err(self.reason.take().unwrap_or(Failure::Lost)));
+        }
+        let unsent = self.queue.take();
+        unsent.into_iter().for_each(|asking| asking.fail(Failure::Unsent));
+        if let Some(origin) = self.origin.upgrade() {
+            origin.lost(self);
+        }
+    }
+}
+
+/// What an opened connection needs to become one to a server of HTTP.
+pub(crate) struct Setup {
+    pub(crate) link: Rc<Link>,
+    /// The TLS session and its first records.
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<(Box<Secure>, Vec<u8>)>,
+}
+
+impl std::fmt::Debug for Setup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Setup")
+    }
+}

@@ -1,0 +1,101 @@
+//! A request that we send, and the response to it.
+
+use crate::body::Body;
+use crate::raw::RawStream;
+use crate::response::Content;
+use bytes::Bytes;
+use highwire_proto::{Head, Version};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use std::fmt;
+use std::rc::Rc;
+
+/// A request for a server.
+pub struct Request {
+    /// The method.
+    pub method: Method,
+    /// The target: a path with its query, a whole URL for a proxy, `*`, or the authority for CONNECT.
+    pub target: String,
+    /// The scheme, for HTTP/2.
+    pub scheme: &'static str,
+    /// The value of `Host` or `:authority`.
+    pub authority: Rc<str>,
+    /// The other header fields, without those that frame the message: `Connection`, `Content-Length`,
+    /// `Transfer-Encoding`.
+    pub fields: Vec<(HeaderName, HeaderValue)>,
+    /// The body.
+    pub content: Content,
+    /// The protocol that the request proposes by `Upgrade` or, over HTTP/2, by an extended CONNECT (RFC 8441).
+    pub upgrade: Option<HeaderValue>,
+    /// True if the requester takes interim responses from [`Asked::poll_interim`](super::Asked::poll_interim).
+    pub wants_interims: bool,
+    /// True if the connection shall end after the response.
+    pub closes: bool,
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request").field("method", &self.method).field("target", &self.target).finish_non_exhaustive()
+    }
+}
+
+impl Request {
+    /// Returns a request without fields and body for a target of a server.
+    pub fn new(method: Method, scheme: &'static str, authority: Rc<str>, target: String) -> Request {
+        Request {
+            method,
+            target,
+            scheme,
+            authority,
+            fields: Vec::new(),
+            content: Content::Bytes(Bytes::new()),
+            upgrade: None,
+            wants_interims: false,
+            closes: false,
+        }
+    }
+}
+
+/// A response from a server.
+#[derive(Debug)]
+pub struct Answer {
+    /// The head, with spans into `window`.
+    pub head: Head,
+    /// The bytes from which the head was read.
+    pub window: Bytes,
+    /// The body.
+    pub body: AnswerBody,
+}
+
+impl Answer {
+    /// Returns the status.
+    pub fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// Returns the version of the response.
+    pub fn version(&self) -> Version {
+        self.head.version
+    }
+}
+
+/// The body of a response.
+#[derive(Debug)]
+pub enum AnswerBody {
+    /// There is none.
+    Empty,
+    /// It was received with the head.
+    Whole(Bytes),
+    /// It is being received.
+    Parts(Body),
+    /// The server has accepted another protocol.
+    Tunnel(RawStream),
+}
+
+/// An interim response: its status and its fields.
+#[derive(Debug)]
+pub struct Interim {
+    /// The status, 1xx.
+    pub status: StatusCode,
+    /// The fields.
+    pub fields: Vec<(HeaderName, HeaderValue)>,
+}

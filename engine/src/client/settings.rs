@@ -1,0 +1,82 @@
+//! The time limits and bounds of a client.
+
+use highwire_proto::{Limits, h2};
+use std::time::Duration;
+
+/// The time limits of a client's connections. Zero turns one off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// The time for the TLS handshake.
+    pub handshake: Duration,
+    /// The time from the end of the request to the end of the response's head.
+    pub head: Duration,
+    /// The period over which the average rate of the response's body is measured. While the program does not take the
+    /// received bytes, no time passes.
+    pub body: Duration,
+    /// The lowest permitted rate of the response's body, in bytes per second.
+    pub body_rate: u32,
+    /// The time after which a connection is cut if the server has taken no bytes of the request.
+    pub write: Duration,
+    /// The time after which a connection without a request closes.
+    pub idle: Duration,
+    /// The time after which a tunnel, opened by Upgrade or CONNECT, is ended if no byte has passed in either direction.
+    pub tunnel: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
+            handshake: Duration::from_secs(10),
+            // Slow reports take longer than pages; most servers and proxies give up after a minute.
+            head: Duration::from_secs(60),
+            body: Duration::from_secs(30),
+            // A server that sends single bytes to keep the connection busy is slower.
+            body_rate: 1,
+            write: Duration::from_secs(30),
+            // Servers usually close after 60 to 75 seconds or more. Nearly all of them do not before this.
+            idle: Duration::from_secs(50),
+            tunnel: Duration::from_secs(300),
+        }
+    }
+}
+
+/// The bounds of a client on one worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The most connections to one origin. An HTTP/1 connection has one request at a time.
+    pub connections: usize,
+    /// The most connections to all origins. If another one is needed, an idle one of another origin closes.
+    pub connections_in_all: usize,
+    /// The most requests at the same time on a connection of HTTP/2. The server may allow fewer.
+    pub streams: usize,
+    /// The most requests to one origin that wait for a connection. A further one fails at once.
+    pub waiting: usize,
+    /// The most bytes of a response's body that are received and dropped after the program has dropped the body, so that
+    /// the HTTP/1 connection can be used again. A longer rest ends the connection.
+    pub unread_body_bytes: u64,
+    /// The limits on the heads and the chunks of responses.
+    pub parser: Limits,
+    /// The limits of HTTP/2.
+    pub http2: h2::Bounds,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds {
+            connections: 256,
+            connections_in_all: 1024,
+            streams: 100,
+            waiting: 4096,
+            unread_body_bytes: 64 * 1024,
+            parser: Limits::default(),
+            // The windows allow 1 MiB for each response and 4 MiB for all responses of a connection in each round trip.
+            // They bound the bytes that wait for the program, too.
+            http2: h2::Bounds {
+                streams: 100,
+                stream_window: 1024 * 1024,
+                connection_window: 4 * 1024 * 1024,
+                ..h2::Bounds::default()
+            },
+        }
+    }
+}

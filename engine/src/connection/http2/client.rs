@@ -1,0 +1,229 @@
+//! Sends requests over HTTP/2, and handles what only a client receives.
+
+use super::H2;
+use super::streams::{Active, Http2};
+use super::tunnel::written;
+use crate::client::{Asking, Failure, Link};
+use crate::connection::Connection;
+use crate::connection::client::interim;
+use crate::connection::out::Out;
+use crate::connection::transport::Transport;
+use crate::exchange::Waits;
+use crate::exchange::abort::Abort;
+use crate::exchange::lifecycle::Lifecycle;
+use crate::fields::is_sent_without_connection;
+use crate::raw::Raw;
+use crate::service::Service;
+use crate::worker::WorkerContext;
+use highwire_proto::h2::{Code, FieldWriter, Request, StreamRef};
+use highwire_proto::{Error, Head, Length};
+use http::Method;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+impl Connection {
+    /// Begins the requests that wait, as far as the server allows.
+    pub(in crate::connection) fn drive_http2_client(
+        &mut self,
+        link: &Rc<Link>,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        let Connection { transport, http2: Some(http2), .. } = self else { return };
+        while http2.room(usize::MAX) > 0 && !transport.is_ending() {
+            let Some(asking) = link.next() else { break };
+            transport.begin_request_http2(http2, asking, worker, out);
+        }
+    }
+}
+
+impl Http2 {
+    /// Returns the number of requests that a client could begin now, if it may have at most `most` at the same time.
+    pub(in crate::connection) fn room(&self, most: usize) -> usize {
+        self.http.most_requests().min(most).saturating_sub(self.http.open_streams())
+    }
+}
+
+impl Active {
+    /// Sets the deadline for what the server must send next: the response's head, or more of its body.
+    pub(in crate::connection) fn wait_for_response(&mut self, worker: &WorkerContext<impl Service>, arrived: u64) {
+        if self.exchange.asking().is_some() {
+            (self.due, self.waits) = (worker.tick.saturating_add(worker.rules.head), Waits::Head);
+        } else {
+            self.waits = Waits::Body;
+            self.judge_from_now(worker, arrived);
+        }
+    }
+}
+
+impl Transport {
+    /// Sends a request, or its head if the body follows. If the request is invalid, fails it and sends nothing.
+    fn begin_request_http2(
+        &mut self,
+        http2: &mut Http2,
+        asking: Rc<Asking>,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        let request = asking.request();
+        let is_connect = request.method == Method::CONNECT || request.upgrade.is_some();
+        let protocol = match request.upgrade.as_ref().map(|protocol| protocol.to_str()) {
+            None => None,
+            Some(Ok(protocol)) => Some(protocol),
+            Some(Err(_)) => {
+                drop(request);
+                return asking.fail(Failure::Invalid(Error::InvalidField));
+            }
+        };
+        if protocol.is_some() && !http2.http.takes_protocols() {
+            drop(request);
+            return asking.fail(Failure::Unsupported("the server does not take other protocols over HTTP/2"));
+        }
+        let length = request.content.length();
+        let head = Request {
+            method: if is_connect { "CONNECT" } else { request.method.as_str() },
+            scheme: request.scheme,
+            authority: &request.authority,
+            path: if is_connect && protocol.is_none() { "" } else { &request.target },
+            protocol,
+            ends: length == Length::Empty && !is_connect,
+        };
+        let sent = http2.http.send_request(head, &mut out.queue.output, |writer| {
+            write_fields(writer, &request.fields);
+            if let Length::Exact(length) = length {
+                writer.number(b"content-length", length);
+            }
+        });
+        drop(request);
+        let stream = match sent {
+            Ok(stream) => stream,
+            Err(Error::NotNow) => return asking.fail(Failure::Unsent),
+            Err(error) => return asking.fail(Failure::Invalid(error)),
+        };
+        http2.idle_since = None;
+        let content = asking.begin(worker.context.inbox.waker(self.stream_task(stream).number()), worker.now);
+        let arrived = http2.arrived;
+        let active = http2.active(stream, worker);
+        active.is_asked = true;
+        active.exchange.ask(asking);
+        active.wait_for_response(worker, arrived);
+        if is_connect {
+            // The tunnel's bytes follow when the server has accepted it.
+            return;
+        }
+        self.send_content_http2(http2, stream, content, worker, out);
+        if let Some(active) = http2.get(stream).filter(|active| active.pending.is_empty()) {
+            active.exchange.outgoing.end_unless_it_goes_on();
+        }
+    }
+
+    /// Handles the head of a response.
+    pub(in crate::connection) fn response_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        length: Length,
+        (head, window): (&mut Head, &[u8]),
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        self.served = self.served.saturating_add(1);
+        if head.upgrade && length != Length::Empty {
+            return self.accepted_http2(http2, stream, head, window, worker, out);
+        }
+        H2 { transport: self, http2, stream, out }.answered(length, head, window, worker);
+        if length == Length::Empty {
+            self.answered_http2(http2, stream, worker, out);
+        }
+    }
+
+    /// Makes the stream of a CONNECT a tunnel, because the server has accepted it.
+    fn accepted_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        head: &Head,
+        window: &[u8],
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        let Some(active) = http2.get(stream) else { return };
+        let raw = Rc::new(RefCell::new(Raw::new(worker.context.inbox.waker(self.stream_task(stream).number()))));
+        active.exchange.outgoing.stream(written(raw.clone()));
+        active.exchange.accept_tunnel(raw, head, window, worker.now);
+        (active.due, active.waits) = (active.body_due(worker), Waits::Handler);
+        http2.schedule(stream);
+        self.pump_http2(http2, worker, out);
+    }
+
+    /// Ends the exchange of a response that is complete. If the request is not, the server did not need all of it.
+    pub(in crate::connection) fn answered_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        if http2.http.is_open(stream) {
+            http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
+        }
+        http2.forget(stream, worker);
+    }
+
+    /// Handles an interim response.
+    pub(in crate::connection) fn interim_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        (head, window): (&Head, &[u8]),
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        let asking = http2.get(stream).and_then(|active| active.exchange.asking().cloned());
+        if asking.is_some_and(|asking| !asking.interim(|| interim(head, window))) {
+            H2 { transport: self, http2, stream, out }.abort(Abort::Malformed(Error::TooManyInterims), worker);
+        }
+    }
+
+    /// Handles a reset stream: by the server, or by our side because the response is wrong.
+    pub(in crate::connection) fn reset_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        code: Code,
+        worker: &mut WorkerContext<impl Service>,
+    ) {
+        let is_own = code != Code::Refused && http2.http.has_reset(stream);
+        if let Some(asking) = http2.get(stream).and_then(|active| active.exchange.take_asking()) {
+            asking.fail(match is_own {
+                true => Failure::Http2(code, "the response is malformed".to_string()),
+                false => Failure::Reset(code),
+            });
+        }
+        http2.forget(stream, worker);
+    }
+
+    /// Resets a stream whose response nobody waits for or reads any more. Returns true if it has.
+    pub(in crate::connection) fn give_up_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) -> bool {
+        let is_unwanted = http2.get(stream).is_some_and(|active| {
+            active.is_asked && (active.exchange.is_unwanted() || active.exchange.incoming.is_let_go())
+        });
+        if is_unwanted {
+            http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
+            http2.forget(stream, worker);
+        }
+        is_unwanted
+    }
+}
+
+fn write_fields(writer: &mut FieldWriter<'_>, fields: &[(http::HeaderName, http::HeaderValue)]) {
+    for (name, value) in fields.iter().filter(|(name, _)| is_sent_without_connection(name)) {
+        writer.field(name.as_str().as_bytes(), value.as_bytes());
+    }
+}
