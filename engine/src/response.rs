@@ -89,6 +89,13 @@ pub enum Content {
     Switch(Box<Switch>),
 }
 
+impl Content {
+    /// Returns true if there is no body.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Content::Bytes(bytes) if bytes.is_empty())
+    }
+}
+
 impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

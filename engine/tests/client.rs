@@ -97,11 +97,11 @@ fn open(address: Address, tls: Tls) -> Box<Open> {
     })
 }
 
-async fn answer(mut asked: Asked) -> Result<Answer, Failure> {
+async fn answer(mut asked: Asked) -> Result<Box<Answer>, Failure> {
     poll_fn(|cx| asked.poll(cx)).await
 }
 
-async fn body(answer: Answer) -> Vec<u8> {
+async fn body(answer: Box<Answer>) -> Vec<u8> {
     match answer.body {
         AnswerBody::Empty => Vec::new(),
         AnswerBody::Whole(bytes) => bytes.to_vec(),

@@ -13,6 +13,11 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
 
+/// Encodes bytes in the form that [`decode`] reads.
+pub(crate) fn encode(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
 /// Decodes base64 for URLs, file names and cookies, which has `-` and `_` and no padding. Returns `None` if the text is
 /// malformed.
 #[cfg(feature = "cookies")]

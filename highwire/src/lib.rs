@@ -37,6 +37,7 @@
 #![deny(missing_docs)]
 
 pub mod body;
+pub mod client;
 #[cfg(feature = "compress")]
 pub mod compress;
 pub mod cookie;

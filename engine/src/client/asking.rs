@@ -22,7 +22,7 @@ pub(crate) struct Asking {
 
 struct Inner {
     request: Request,
-    result: Option<Result<Answer, Failure>>,
+    result: Option<Result<Box<Answer>, Failure>>,
     /// True if `result` was set, even if it was taken since.
     is_over: bool,
     /// True if a connection has begun to send the request.
@@ -91,7 +91,7 @@ impl Asking {
     }
 
     /// Gives the response to the requester.
-    pub(crate) fn answer(&self, answer: Answer, now: Instant) {
+    pub(crate) fn answer(&self, answer: Box<Answer>, now: Instant) {
         self.inner.borrow_mut().answered = now;
         self.end(Ok(answer));
     }
@@ -107,7 +107,7 @@ impl Asking {
         self.fail(if is_begun { Failure::Lost } else { Failure::Unsent });
     }
 
-    fn end(&self, result: Result<Answer, Failure>) {
+    fn end(&self, result: Result<Box<Answer>, Failure>) {
         let (waker, unwanted) = {
             let mut inner = self.inner.borrow_mut();
             if inner.is_over || inner.is_abandoned {
@@ -158,7 +158,7 @@ impl Asked {
 
     /// Polls for the next interim response, or the response. Returns the response, or the reason why there is none, as
     /// `Err` of the outer result, once.
-    pub fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<Result<Interim, Result<Answer, Failure>>> {
+    pub fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<Result<Interim, Result<Box<Answer>, Failure>>> {
         let mut inner = self.asking.inner.borrow_mut();
         if let Some(interim) = inner.interims.pop_front() {
             return Poll::Ready(Ok(interim));
@@ -173,7 +173,7 @@ impl Asked {
     }
 
     /// Polls for the response, and drops interim responses.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Failure>> {
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Box<Answer>, Failure>> {
         loop {
             match self.poll_interim(cx) {
                 Poll::Ready(Ok(_)) => {}

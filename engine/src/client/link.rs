@@ -133,12 +133,18 @@ impl Link {
         self.is_closed.get()
     }
 
-    /// Records whether the connection has requests, and the number of requests that it could begin now, besides those
-    /// that wait to be begun.
-    pub(crate) fn update(self: &Rc<Self>, is_idle: bool, room: usize) {
+    /// Records whether the connection has requests, and the number of requests that it could begin now, with those that
+    /// wait to be begun.
+    pub(crate) fn update(self: &Rc<Self>, is_idle: bool, most: usize) {
         self.is_idle.set(is_idle);
         if self.is_closed.get() {
             return;
+        }
+        let waiting = self.queue.borrow().len();
+        let room = most.saturating_sub(waiting);
+        if waiting > 0 && most > 0 {
+            // A response has ended, or the server allows more requests.
+            self.wake();
         }
         if self.room.replace(room) < room
             && let Some(origin) = self.origin.upgrade()

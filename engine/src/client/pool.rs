@@ -69,6 +69,7 @@ impl Pool {
             rules: self.shared.rules.clone(),
             count: Cell::default(),
             opening: Cell::default(),
+            is_removed: Cell::default(),
             is_http2: Cell::new(match protocol {
                 Protocol::Auto => None,
                 Protocol::Http10 | Protocol::Http11 => Some(false),
@@ -111,6 +112,8 @@ pub struct Origin {
     /// The number of connections, with those that are being opened, and the number of the latter.
     count: Cell<usize>,
     opening: Cell<usize>,
+    /// True if the origin was removed from its pool.
+    is_removed: Cell<bool>,
     /// True if the server speaks HTTP/2, as far as the protocol or the last connection shows; `None` if neither does.
     is_http2: Cell<Option<bool>>,
     /// The open connections.
@@ -140,6 +143,11 @@ impl Origin {
             None => self.wait(asking),
         }
         asked
+    }
+
+    /// Returns true if the origin belongs to its pool. The pool removes an origin that has no connections and no requests.
+    pub fn is_alive(&self) -> bool {
+        !self.is_removed.get()
     }
 
     /// Returns the number of connections that have no request.
@@ -308,6 +316,7 @@ impl Origin {
             && self.waiting.borrow().is_empty()
             && let Some(shared) = self.shared.upgrade()
         {
+            self.is_removed.set(true);
             let removed = shared.origins.borrow_mut().remove(&self.key);
             drop(removed);
         }

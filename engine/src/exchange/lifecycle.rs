@@ -224,7 +224,7 @@ pub(crate) trait Lifecycle: Carrier {
         }
         let Some(asking) = self.exchange().and_then(|exchange| exchange.take_asking()) else { return };
         let (head, window) = kept;
-        asking.answer(Answer { head, window, body }, worker.now);
+        asking.answer(Box::new(Answer { head, window, body }), worker.now);
     }
 
     /// Receives bytes of the request's body for the handler, or drops them, and checks the body's limit. Returns how

@@ -137,7 +137,8 @@ impl Exchange {
         }
         self.tunnel = Some(Tunnel::attached(raw.clone()));
         let window = Bytes::copy_from_slice(window);
-        asking.answer(Answer { head: head.to_kept(), window, body: AnswerBody::Tunnel(RawStream::new(raw)) }, now);
+        let body = AnswerBody::Tunnel(RawStream::new(raw));
+        asking.answer(Box::new(Answer { head: head.to_kept(), window, body }), now);
     }
 
     /// Takes the place of the request, because its response has come or it has failed.

@@ -73,6 +73,21 @@ pub(super) fn facts(certificate: &[u8]) -> Option<Facts> {
     Some(Facts { names, not_before, not_after, subject })
 }
 
+/// Returns the SubjectPublicKeyInfo of a certificate, with its tag and length.
+pub(super) fn public_key(certificate: &[u8]) -> Option<&[u8]> {
+    let mut outer = Reader { rest: Reader { rest: certificate }.expect(SEQUENCE)? };
+    let mut body = Reader { rest: outer.expect(SEQUENCE)? };
+    body.optional(VERSION);
+    body.expect(INTEGER)?;
+    // Signature, issuer, validity, subject.
+    for _ in 0..4 {
+        body.expect(SEQUENCE)?;
+    }
+    let begin = body.rest;
+    body.expect(SEQUENCE)?;
+    begin.get(..begin.len() - body.rest.len())
+}
+
 /// Returns true if `bytes` are exactly one DER sequence, as each OCSP response is.
 pub(super) fn is_sequence(bytes: &[u8]) -> bool {
     let mut reader = Reader { rest: bytes };

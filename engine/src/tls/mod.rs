@@ -20,6 +20,7 @@
 //! rustls reads it for the age of tickets and the validity of the peer's certificates. docs/tls.md lists the supported
 //! versions, algorithms and extensions.
 
+mod client;
 mod config;
 mod der;
 mod development;
@@ -34,6 +35,7 @@ mod side;
 mod tickets;
 mod tunnel;
 
+pub use client::ClientTls;
 pub use config::{ClientAuth, TICKETS_SENT, TICKETS_SENT_MAX, TlsConfig, Versions};
 pub use development::SELF_SIGNED_DAYS;
 pub use error::{LoadError, LoadFault, TlsError};

@@ -1,10 +1,12 @@
 //! The error of a request.
 
+use super::url::Url;
 use crate::{IntoResponse, Response, StatusCode};
 use highwire_engine::body::BodyError;
 use highwire_engine::client::{Failure, Stage};
 use http::Uri;
 use std::fmt;
+use std::rc::Rc;
 
 /// The reason why a request has failed.
 ///
@@ -54,8 +56,8 @@ pub enum Party {
 }
 
 impl Error {
-    pub(super) fn new(kind: Kind, url: Option<&Uri>) -> Error {
-        Error { inner: Box::new(Inner { kind, url: url.cloned() }) }
+    pub(super) fn new(kind: Kind, url: Option<&Rc<Url>>) -> Error {
+        Error { inner: Box::new(Inner { kind, url: url.map(|url| url.uri().clone()) }) }
     }
 
     pub(super) fn builder(text: impl Into<String>) -> Error {
@@ -152,8 +154,8 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(url) = &self.inner.url {
             // The query may have secrets.
-            let (scheme, authority) = (url.scheme_str().unwrap_or(""), url.authority().map_or("", |name| name.as_str()));
-            write!(f, "{scheme}://{authority}{}: ", url.path())?;
+            let authority = url.authority().map_or("", |authority| authority.as_str());
+            write!(f, "{}://{authority}{}: ", url.scheme_str().unwrap_or(""), url.path())?;
         }
         match &self.inner.kind {
             Kind::Builder(text) | Kind::Redirect(text) | Kind::Decode(text) => f.write_str(text),

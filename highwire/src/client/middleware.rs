@@ -35,10 +35,10 @@ impl Next<'_> {
     ///
     /// # Errors
     /// As [`RequestBuilder::send`](super::RequestBuilder::send).
-    pub async fn run(self, request: Request) -> Result<Response, Error> {
+    pub async fn run(self, mut request: Request) -> Result<Response, Error> {
         match self.rest.split_first() {
             Some((first, rest)) => first.handle(request, Next { rest, ..self }).await,
-            None => self.client.follow(request, self.running).await,
+            None => self.client.follow(&mut request, self.running).await,
         }
     }
 }

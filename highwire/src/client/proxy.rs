@@ -2,11 +2,10 @@
 
 use super::error::Error;
 use super::request::basic;
-use super::url;
+use super::url::Url;
 use crate::{HeaderValue, RawStream};
 use highwire_engine::client::Failure;
 use highwire_proto::{Event, Head, Length, Limits, Role, Version, h1};
-use http::Uri;
 use std::env;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -67,20 +66,23 @@ impl Proxy {
     fn new(address: &str, http: bool, https: bool) -> Result<Proxy, Error> {
         let address = if address.contains("://") { address.to_string() } else { format!("http://{address}") };
         let fail = |why: &str| Error::builder(format!("the address of a proxy is invalid: {why}"));
-        let parsed = address.parse::<Uri>().map_err(|error| fail(&error.to_string()))?;
-        let (parsed, credentials) = url::take_credentials(parsed);
-        let (kind, port) = match parsed.scheme_str() {
-            Some("http") => (ProxyKind::Http, 80),
-            Some("socks5") => (ProxyKind::Socks5(false), 1080),
-            Some("socks5h") => (ProxyKind::Socks5(true), 1080),
-            Some("https") => return Err(fail("TLS to the proxy itself is not supported; use http: or socks5:")),
+        let parsed = url::Url::parse(&address).map_err(|error| fail(&error.to_string()))?;
+        let (kind, port) = match parsed.scheme() {
+            "http" => (ProxyKind::Http, 80),
+            "socks5" => (ProxyKind::Socks5(false), 1080),
+            "socks5h" => (ProxyKind::Socks5(true), 1080),
+            "https" => return Err(fail("TLS to the proxy itself is not supported; use http: or socks5:")),
             _ => return Err(fail("its scheme is not http, socks5 or socks5h")),
         };
-        let host = url::host(&parsed).to_string();
+        let host = parsed.host_str().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_string();
         if host.is_empty() {
             return Err(fail("it has no host"));
         }
-        let port = parsed.port_u16().unwrap_or(port);
+        let port = parsed.port().unwrap_or(port);
+        let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let has_any = !parsed.username().is_empty() || parsed.password().is_some();
+        let credentials = has_any.then(|| (decode(parsed.username()), decode(parsed.password().unwrap_or_default())));
         Ok(Proxy { via: Arc::new(Via { kind, host, port, credentials }), http, https, except: Vec::new() })
     }
 
@@ -121,7 +123,9 @@ impl Proxy {
                     let most = if ip.is_ipv4() { 32 } else { 128 };
                     Exception::Network(ip, bits.parse().unwrap_or(most).min(most))
                 }
-                (name, Err(_)) => Exception::Name(name.trim_start_matches("*.").trim_start_matches('.').to_ascii_lowercase()),
+                (name, Err(_)) => {
+                    Exception::Name(name.trim_start_matches("*.").trim_start_matches('.').to_ascii_lowercase())
+                }
             });
         }
         self
@@ -152,13 +156,13 @@ impl Proxy {
     }
 
     /// Returns the way to the proxy if a request to this URL goes through it.
-    pub(super) fn intercepts(&self, uri: &Uri) -> Option<&Arc<Via>> {
-        let is_meant = if url::is_secure(uri) { self.https } else { self.http };
-        let host = url::host(uri).to_ascii_lowercase();
+    pub(super) fn intercepts(&self, url: &Url) -> Option<&Arc<Via>> {
+        let is_meant = if url.is_secure() { self.https } else { self.http };
+        let host = url.host();
         let ip = host.parse::<IpAddr>().ok();
         let is_excepted = self.except.iter().any(|exception| match exception {
             Exception::All => true,
-            Exception::Name(name) => host == *name || host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.')),
+            Exception::Name(name) => host == name || host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.')),
             Exception::Network(network, bits) => ip.is_some_and(|ip| is_in(ip, *network, *bits)),
         });
         (is_meant && !is_excepted).then_some(&self.via)
@@ -186,8 +190,8 @@ impl Via {
     }
 
     /// Returns true if requests for this URL go to the proxy with their whole URL, and not through a tunnel.
-    pub(super) fn takes_whole_urls(&self, uri: &Uri) -> bool {
-        self.kind == ProxyKind::Http && !url::is_secure(uri)
+    pub(super) fn takes_whole_urls(&self, url: &Url) -> bool {
+        self.kind == ProxyKind::Http && !url.is_secure()
     }
 
     /// Opens a tunnel through the proxy with CONNECT (RFC 9110 section 9.3.6).
@@ -247,7 +251,7 @@ impl Via {
         let mut reader = Reader { stream, bytes: Vec::new() };
         let greeting: &[u8] = if self.credentials.is_some() { &[5, 2, 0, 2] } else { &[5, 1, 0] };
         reader.write(greeting).await?;
-        match (*reader.take(2).await?, &self.credentials) {
+        match (&*reader.take(2).await?, &self.credentials) {
             ([5, 0], _) => {}
             ([5, 2], Some((user, password))) => {
                 // RFC 1929.
@@ -285,7 +289,8 @@ impl Via {
         }
         request.extend_from_slice(&port.to_be_bytes());
         reader.write(&request).await?;
-        let [version, reply, _, kind] = *reader.take(4).await? else { return Err(ended()) };
+        let response = reader.take(4).await?;
+        let [version, reply, _, kind] = *response else { return Err(ended()) };
         if version != 5 || reply != 0 {
             let reason = match reply {
                 1 => "a general failure",
@@ -341,15 +346,17 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::url::parse;
     use super::*;
 
     fn goes(proxy: &Proxy, url: &str) -> bool {
-        proxy.intercepts(&url.parse().expect("a URL")).is_some()
+        proxy.intercepts(&parse(url).expect("a URL").0).is_some()
     }
 
     #[test]
     fn exceptions_are_names_with_those_below_them_addresses_and_networks() {
-        let proxy = Proxy::all("proxy:3128").expect("a proxy").no_proxy("a.example, .b.example,10.0.0.0/8,::1,192.0.2.7");
+        let proxy =
+            Proxy::all("proxy:3128").expect("a proxy").no_proxy("a.example, .b.example,10.0.0.0/8,::1,192.0.2.7");
         for (url, through) in [
             ("http://a.example/", false),
             ("http://x.a.example/", false),
@@ -381,7 +388,7 @@ mod tests {
             ("NO_PROXY", "a.example"),
         ]));
         let via = |url: &str| {
-            let uri: Uri = url.parse().expect("a URL");
+            let (uri, _) = parse(url).expect("a URL");
             proxies.iter().find_map(|proxy| proxy.intercepts(&uri)).map(|via| (via.host.clone(), via.port))
         };
         assert_eq!(via("http://b/"), Some(("one".to_string(), 1)));

@@ -2,9 +2,10 @@
 
 use super::error::{Error, Kind};
 use super::request::Request;
-use super::url;
+use super::url::{self, Url};
 use crate::StatusCode;
-use http::{Method, Uri, header};
+use http::{Method, header};
+use std::rc::Rc;
 
 /// The most redirects that are followed by default.
 const MOST: usize = 10;
@@ -48,14 +49,14 @@ impl Redirects {
         status: StatusCode,
         location: Option<&str>,
         done: usize,
-    ) -> Result<Option<Uri>, Error> {
+    ) -> Result<Option<Url>, Error> {
         let redirects = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
         let Some(location) = location.filter(|_| redirects && self.most > 0) else { return Ok(None) };
         let fail = |text: String| Error::new(Kind::Redirect(text), Some(&request.url));
         let shown: String = location.chars().take(200).collect();
-        let next = url::join(&request.url, location)
+        let (next, _) = url::join(&request.url, location)
             .map_err(|_| fail(format!("the server redirects to {shown:?}, which is no http: or https: URL")))?;
-        if self.same_origin && !url::is_same_origin(&request.url, &next) {
+        if self.same_origin && !request.url.is_same_origin(&next) {
             return Ok(None);
         }
         if done >= self.most {
@@ -67,7 +68,7 @@ impl Redirects {
 
 /// Changes the request to that which follows a redirect. Returns false if the request cannot be sent again because its
 /// body was made in parts.
-pub(super) fn follow(request: &mut Request, status: StatusCode, next: Uri) -> bool {
+pub(super) fn follow(request: &mut Request, status: StatusCode, next: Url) -> bool {
     let changes = match status {
         StatusCode::SEE_OTHER => request.method != Method::GET && request.method != Method::HEAD,
         // As all browsers do, a POST becomes a GET.
@@ -88,7 +89,7 @@ pub(super) fn follow(request: &mut Request, status: StatusCode, next: Uri) -> bo
     if request.has_sent_stream {
         return false;
     }
-    if !url::is_same_origin(&request.url, &next) {
+    if !request.url.is_same_origin(&next) {
         // Another origin must not see what was meant for this one.
         request.fields.retain(|(name, _)| {
             *name != header::AUTHORIZATION
@@ -98,6 +99,6 @@ pub(super) fn follow(request: &mut Request, status: StatusCode, next: Uri) -> bo
                 && *name != header::WWW_AUTHENTICATE
         });
     }
-    request.url = next;
+    request.url = Rc::new(next);
     true
 }

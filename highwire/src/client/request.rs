@@ -4,7 +4,7 @@ use super::Client;
 use super::body::Body;
 use super::error::Error;
 use super::response::Response;
-use super::url;
+use super::url::{self, Credentials, Url};
 use crate::{HeaderMap, HeaderName, HeaderValue, Method};
 use http::{Uri, header};
 use std::fmt;
@@ -17,7 +17,7 @@ pub(super) type OnInterim = Rc<dyn Fn(crate::StatusCode, &[(HeaderName, HeaderVa
 /// A request, as [middleware](super::Middleware) sees and changes it.
 pub struct Request {
     pub(super) method: Method,
-    pub(super) url: Uri,
+    pub(super) url: Rc<Url>,
     pub(super) fields: Vec<(HeaderName, HeaderValue)>,
     pub(super) body: Body,
     pub(super) timeout: Option<Duration>,
@@ -43,11 +43,10 @@ impl Request {
         Ok(Request::of(method, url::parse(url)?))
     }
 
-    pub(super) fn of(method: Method, url: Uri) -> Request {
-        let (url, credentials) = url::take_credentials(url);
+    pub(super) fn of(method: Method, (url, credentials): (Url, Credentials)) -> Request {
         let mut request = Request {
             method,
-            url,
+            url: Rc::new(url),
             fields: Vec::new(),
             body: Body::empty(),
             timeout: None,
@@ -69,7 +68,7 @@ impl Request {
 
     /// Returns the URL.
     pub fn uri(&self) -> &Uri {
-        &self.url
+        self.url.uri()
     }
 
     /// Returns the header fields in their order. The client adds `Host` and the fields that frame the message later.
@@ -136,7 +135,7 @@ pub(super) fn basic(user: &str, password: Option<&str>) -> HeaderValue {
 #[must_use = "it is sent by `send`"]
 pub struct RequestBuilder {
     client: Client,
-    request: Result<Request, Error>,
+    request: Result<Box<Request>, Error>,
 }
 
 impl fmt::Debug for RequestBuilder {
@@ -147,7 +146,7 @@ impl fmt::Debug for RequestBuilder {
 
 impl RequestBuilder {
     pub(super) fn new(client: Client, request: Result<Request, Error>) -> RequestBuilder {
-        RequestBuilder { client, request }
+        RequestBuilder { client, request: request.map(Box::new) }
     }
 
     /// Changes the request, unless there was an error before.
@@ -167,7 +166,8 @@ impl RequestBuilder {
         HeaderValue: TryFrom<V>,
     {
         self.with(|request| {
-            let name = HeaderName::try_from(name).map_err(|_| Error::builder("the name of a header field is invalid"))?;
+            let name =
+                HeaderName::try_from(name).map_err(|_| Error::builder("the name of a header field is invalid"))?;
             let value = HeaderValue::try_from(value)
                 .map_err(|_| Error::builder(format!("the value of the header field {name} is invalid")))?;
             request.add_header(name, value);
@@ -213,15 +213,7 @@ impl RequestBuilder {
             if more.is_empty() {
                 return Ok(());
             }
-            let (path, query) = (request.url.path().to_string(), request.url.query());
-            let target = match query.filter(|query| !query.is_empty()) {
-                Some(query) => format!("{path}?{query}&{more}"),
-                None => format!("{path}?{more}"),
-            };
-            let mut parts = request.url.clone().into_parts();
-            let target = target.parse().map_err(|_| Error::builder("the query makes the URL too long"))?;
-            parts.path_and_query = Some(target);
-            request.url = Uri::from_parts(parts).map_err(|error| Error::builder(error.to_string()))?;
+            request.url = Rc::new(request.url.with_query(&more)?);
             Ok(())
         })
     }
@@ -310,7 +302,7 @@ impl RequestBuilder {
     /// # Errors
     /// Returns the first error of the methods that were called before.
     pub fn build(self) -> Result<Request, Error> {
-        self.request
+        self.request.map(|request| *request)
     }
 
     /// Sends the request, and waits for the head of the response. If the future is dropped, the request is cancelled.
@@ -323,7 +315,7 @@ impl RequestBuilder {
     /// Panics if no worker runs on this thread. Call it in handlers, in tasks of [`spawn`](crate::spawn), and in futures
     /// of [`block_on`](super::block_on).
     pub async fn send(self) -> Result<Response, Error> {
-        self.client.execute(self.request?).await
+        self.client.execute_boxed(self.request?).await
     }
 }
 

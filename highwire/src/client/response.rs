@@ -1,16 +1,21 @@
 //! A response and its body.
 
 use super::error::{Error, Kind};
+use super::url::Url;
 use crate::{HeaderMap, HeaderName, HeaderValue, RawStream, StatusCode};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
-use highwire_engine::body::{BodyError, BodyQueue};
+use highwire_engine::body::BodyError;
+#[cfg(feature = "compress")]
+use highwire_engine::body::BodyQueue;
 use highwire_engine::client::{Answer, AnswerBody};
 use highwire_engine::time::{Sleep, sleep};
 use highwire_io::Instant;
-use highwire_proto::{Head, Version};
+use highwire_proto::Version;
 use http::Uri;
-use std::cell::{OnceCell, RefCell};
+use std::cell::OnceCell;
+#[cfg(feature = "compress")]
+use std::cell::RefCell;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -23,12 +28,10 @@ use std::time::Duration;
 /// If it is dropped before the end of its body, the client receives a short rest, so that the connection can be used
 /// again, and otherwise ends the connection or the stream.
 pub struct Response {
-    head: Head,
-    window: Bytes,
-    headers: OnceCell<HeaderMap>,
-    url: Uri,
+    /// The head. The body was taken out.
+    answer: Box<Answer>,
+    headers: OnceCell<Box<HeaderMap>>,
     body: Body,
-    tunnel: Option<RawStream>,
     most: usize,
     stats: Stats,
 }
@@ -50,32 +53,31 @@ pub struct Stats {
 
 impl fmt::Debug for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Response").field("status", &self.status()).field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("Response").field("status", &self.status()).field("url", &self.body.url).finish_non_exhaustive()
     }
 }
 
 impl Response {
-    pub(super) fn new(answer: Answer, url: Uri, most: usize, due: Option<Instant>, stats: Stats) -> Response {
-        let Answer { head, window, body } = answer;
-        let (body, tunnel) = match body {
-            AnswerBody::Empty => (Source::Empty, None),
-            AnswerBody::Whole(bytes) => (Source::Whole(bytes), None),
-            AnswerBody::Parts(body) => (Source::Parts(body), None),
-            AnswerBody::Tunnel(stream) => (Source::Empty, Some(stream)),
-        };
-        let due = due.map(|due| sleep(due - highwire_engine::context::now()));
-        let body = Body { source: body, due, url: url.clone() };
-        Response { head, window, headers: OnceCell::new(), url, body, tunnel, most, stats }
+    pub(super) fn new(
+        mut answer: Box<Answer>,
+        url: Rc<Url>,
+        most: usize,
+        due: Option<Instant>,
+        stats: Stats,
+    ) -> Response {
+        let source = std::mem::replace(&mut answer.body, AnswerBody::Empty);
+        let due = due.map(|due| Box::new(sleep(due - highwire_engine::context::now())));
+        Response { answer, headers: OnceCell::new(), body: Body { source, due, url }, most, stats }
     }
 
     /// Returns the status.
     pub fn status(&self) -> StatusCode {
-        StatusCode::from_u16(self.head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+        StatusCode::from_u16(self.answer.head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
     /// Returns the version of HTTP.
     pub fn version(&self) -> http::Version {
-        match self.head.version {
+        match self.answer.head.version {
             Version::Http10 => http::Version::HTTP_10,
             Version::Http11 => http::Version::HTTP_11,
             Version::Http2 => http::Version::HTTP_2,
@@ -84,20 +86,20 @@ impl Response {
 
     /// Returns the URL of the request, after redirects.
     pub fn uri(&self) -> &Uri {
-        &self.url
+        self.body.url.uri()
     }
 
     /// Returns the header fields.
     pub fn headers(&self) -> &HeaderMap {
         self.headers.get_or_init(|| {
-            let mut headers = HeaderMap::with_capacity(self.head.fields.len());
-            for field in &self.head.fields {
-                let (name, value) = (field.name.of(&self.window), field.value.of(&self.window));
+            let mut headers = HeaderMap::with_capacity(self.answer.head.fields.len());
+            for field in &self.answer.head.fields {
+                let (name, value) = (field.name.of(&self.answer.window), field.value.of(&self.answer.window));
                 if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
                     headers.append(name, value);
                 }
             }
-            headers
+            Box::new(headers)
         })
     }
 
@@ -113,7 +115,7 @@ impl Response {
         match self.headers.get() {
             Some(headers) => headers.get(name)?.to_str().ok(),
             None => {
-                let value = self.head.field(&self.window, name.as_bytes())?;
+                let value = self.answer.head.field(&self.answer.window, name.as_bytes())?;
                 let is_text = value.iter().all(|&byte| byte == b'\t' || (b' '..0x7f).contains(&byte));
                 std::str::from_utf8(value).ok().filter(|_| is_text)
             }
@@ -121,8 +123,9 @@ impl Response {
     }
 
     /// Returns the values of all header fields of this name that are printable ASCII.
+    #[cfg(feature = "compress")]
     pub(super) fn all(&self, name: &str) -> Vec<&str> {
-        let values = self.head.named(&self.window, name.as_bytes());
+        let values = self.answer.head.named(&self.answer.window, name.as_bytes());
         values.filter_map(|value| std::str::from_utf8(value).ok()).collect()
     }
 
@@ -143,7 +146,7 @@ impl Response {
     pub fn error_for_status(self) -> Result<Response, Error> {
         let status = self.status();
         if status.is_client_error() || status.is_server_error() {
-            return Err(Error::new(Kind::Status(status), Some(&self.url)));
+            return Err(Error::new(Kind::Status(status), Some(&self.body.url)));
         }
         Ok(self)
     }
@@ -153,26 +156,28 @@ impl Response {
     ///
     /// # Errors
     /// Returns an error if the body is longer, or is not received completely.
-    pub async fn bytes(self) -> Result<Bytes, Error> {
-        let (mut body, most) = (self.body, self.most);
-        if let Source::Whole(bytes) = &mut body.source {
-            return if bytes.len() > most { Err(body.too_large(most)) } else { Ok(std::mem::take(bytes)) };
+    pub async fn bytes(mut self) -> Result<Bytes, Error> {
+        let (most, body) = (self.most, &mut self.body);
+        if let AnswerBody::Whole(bytes) = &mut body.source
+            && bytes.len() <= most
+        {
+            return Ok(std::mem::take(bytes));
         }
-        let Some(first) = body.next().await.transpose()? else { return Ok(Bytes::new()) };
-        let Some(second) = body.next().await.transpose()? else {
-            return if first.len() > most { Err(body.too_large(most)) } else { Ok(first) };
-        };
-        let mut whole = Vec::with_capacity(first.len() + second.len());
-        let mut next = Some(second);
-        whole.extend_from_slice(&first);
-        while let Some(part) = next {
-            if whole.len() + part.len() > most {
-                return Err(body.too_large(most));
+        let Some(mut whole) = body.next().await.transpose()? else { return Ok(Bytes::new()) };
+        let mut buffer = BytesMut::new();
+        loop {
+            if buffer.len() + whole.len() > most {
+                return Err(Error::new(Kind::TooLarge(most), Some(&body.url)));
             }
-            whole.extend_from_slice(&part);
-            next = body.next().await.transpose()?;
+            match body.next().await.transpose()? {
+                None if buffer.is_empty() => return Ok(whole),
+                next => {
+                    buffer.extend_from_slice(&whole);
+                    let Some(next) = next else { return Ok(buffer.freeze()) };
+                    whole = next;
+                }
+            }
         }
-        Ok(whole.into())
     }
 
     /// Returns the whole body as text. Bytes that are not UTF-8 become U+FFFD.
@@ -193,7 +198,7 @@ impl Response {
     /// Returns an error as [`bytes`](Self::bytes) does, or if the body is not JSON or does not fit the type.
     #[cfg(feature = "json")]
     pub async fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, Error> {
-        let url = self.url.clone();
+        let url = self.body.url.clone();
         let bytes = self.bytes().await?;
         serde_json::from_slice(&bytes).map_err(|error| {
             Error::new(Kind::Decode(format!("the response's body does not fit the type: {error}")), Some(&url))
@@ -222,39 +227,42 @@ impl Response {
     /// Returns the stream of the other protocol, if the server has accepted one: after
     /// [`upgrade`](super::RequestBuilder::upgrade) or CONNECT.
     pub fn upgrade(self) -> Option<RawStream> {
-        self.tunnel
+        if let AnswerBody::Tunnel(stream) = self.body.source { Some(stream) } else { None }
+    }
+
+    /// Returns the URL of the request, for errors.
+    #[cfg(feature = "compress")]
+    pub(super) fn url(&self) -> &Rc<Url> {
+        &self.body.url
     }
 
     /// Replaces the body with what a transform makes of it.
-    #[cfg_attr(not(feature = "compress"), expect(dead_code, reason = "only compressed bodies are transformed"))]
+    #[cfg(feature = "compress")]
     pub(super) fn transform_by(&mut self, transform: Box<dyn highwire_engine::body::Transform>) {
-        let mut body = match std::mem::replace(&mut self.body.source, Source::Empty) {
-            Source::Empty => return,
-            Source::Whole(bytes) => {
+        let mut body = match std::mem::replace(&mut self.body.source, AnswerBody::Empty) {
+            AnswerBody::Whole(bytes) => {
                 let mut queue = BodyQueue::default();
                 queue.push(&bytes);
                 queue.finish(Ok(()), Vec::new());
                 highwire_engine::Body::new(Rc::new(RefCell::new(queue)))
             }
-            Source::Parts(body) => body,
+            AnswerBody::Parts(body) => body,
+            other => {
+                self.body.source = other;
+                return;
+            }
         };
         body.transform_by(transform);
-        self.body.source = Source::Parts(body);
+        self.body.source = AnswerBody::Parts(body);
     }
 }
 
 /// The body of a [`Response`]: a stream of parts.
 pub struct Body {
-    source: Source,
+    source: AnswerBody,
     /// The end of the time for the whole request.
-    due: Option<Sleep>,
-    url: Uri,
-}
-
-enum Source {
-    Empty,
-    Whole(Bytes),
-    Parts(highwire_engine::Body),
+    due: Option<Box<Sleep>>,
+    url: Rc<Url>,
 }
 
 impl fmt::Debug for Body {
@@ -274,31 +282,27 @@ impl Body {
 
     /// Returns the trailers. There are none before the end of the body.
     pub fn trailers(&self) -> Vec<(HeaderName, HeaderValue)> {
-        if let Source::Parts(body) = &self.source { body.trailers() } else { Vec::new() }
+        if let AnswerBody::Parts(body) = &self.source { body.trailers() } else { Vec::new() }
     }
 
     fn poll_next_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         let part = match &mut self.source {
-            Source::Empty => return Poll::Ready(None),
-            Source::Whole(bytes) => {
+            AnswerBody::Empty | AnswerBody::Tunnel(_) => return Poll::Ready(None),
+            AnswerBody::Whole(bytes) => {
                 let bytes = std::mem::take(bytes);
-                self.source = Source::Empty;
+                self.source = AnswerBody::Empty;
                 return Poll::Ready((!bytes.is_empty()).then_some(Ok(bytes)));
             }
-            Source::Parts(body) => Pin::new(body).poll_next(cx),
+            AnswerBody::Parts(body) => Pin::new(body).poll_next(cx),
         };
         if part.is_pending()
             && let Some(due) = &mut self.due
-            && Pin::new(due).poll(cx).is_ready()
+            && Pin::new(&mut **due).poll(cx).is_ready()
         {
-            self.source = Source::Empty;
+            self.source = AnswerBody::Empty;
             return Poll::Ready(Some(Err(Error::new(Kind::TimedOut, Some(&self.url)))));
         }
         part.map_err(|error: BodyError| Error::new(Kind::Body(error), Some(&self.url)))
-    }
-
-    fn too_large(&self, most: usize) -> Error {
-        Error::new(Kind::TooLarge(most), Some(&self.url))
     }
 }
 

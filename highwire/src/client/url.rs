@@ -2,94 +2,200 @@
 
 use super::error::Error;
 use http::Uri;
-use http::uri::{Authority, PathAndQuery};
+use std::cell::OnceCell;
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::ops::Range;
+use url::Position;
+
+/// The URL of a request: absolute, `http:` or `https:`, without credentials and fragment.
+pub(super) struct Url {
+    text: String,
+    is_secure: bool,
+    /// The positions of the host, without brackets, and of the end of the authority.
+    host: Range<usize>,
+    authority_end: usize,
+    port: u16,
+    uri: OnceCell<Uri>,
+}
+
+/// The characters of a URL, by what they mean for [`fast`].
+const PLAIN: u8 = 0;
+const HOST: u8 = 1;
+const OTHER: u8 = 2;
+
+/// The class of each byte: of a host name in lower case, of the rest of a URI, or of what needs a closer look.
+static CLASS: [u8; 256] = {
+    let mut class = [OTHER; 256];
+    let mut byte = 0x21;
+    while byte < 0x7f {
+        class[byte] = match byte as u8 {
+            b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | b'#' => OTHER,
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' => HOST,
+            _ => PLAIN,
+        };
+        byte += 1;
+    }
+    class
+};
 
 /// Parses the URL of a request. A URL with characters that a URI does not have is encoded as browsers do it.
-pub(super) fn parse(text: &str) -> Result<Uri, Error> {
-    // `http` parses URIs only, but fast. Most URLs are URIs whose path has no dot segments.
-    let is_simple = text.is_ascii() && !text.contains("/.") && !text.contains(['\\', ' ', '\t', '#']);
-    let uri = match text.parse::<Uri>() {
-        Ok(uri) if is_simple && uri.authority().is_some() => uri,
-        _ => {
-            let url = url::Url::parse(text).map_err(|error| Error::url(text, &error.to_string()))?;
-            of_url(&url)?
-        }
-    };
-    check(uri, text)
+pub(super) fn parse(text: &str) -> Result<(Url, Credentials), Error> {
+    match fast(text) {
+        Some(url) => Ok((url, None)),
+        None => slow(text, &url::Url::parse(text).map_err(|error| Error::url(text, &error.to_string()))?),
+    }
 }
 
 /// Resolves a reference, such as that of a Location field, against the URL of the request.
-pub(super) fn join(base: &Uri, reference: &str) -> Result<Uri, Error> {
-    let base = url::Url::parse(&base.to_string()).map_err(|error| Error::url(reference, &error.to_string()))?;
+pub(super) fn join(base: &Url, reference: &str) -> Result<(Url, Credentials), Error> {
+    let base = url::Url::parse(&base.text).map_err(|error| Error::url(reference, &error.to_string()))?;
     let joined = base.join(reference).map_err(|error| Error::url(reference, &error.to_string()))?;
-    check(of_url(&joined)?, reference)
+    slow(reference, &joined)
 }
 
-fn of_url(url: &url::Url) -> Result<Uri, Error> {
+/// Parses a URL as most programs write it. Returns `None` if it needs the whole algorithm.
+fn fast(text: &str) -> Option<Url> {
+    let (is_secure, begin) = match text.as_bytes() {
+        [b'h', b't', b't', b'p', b':', b'/', b'/', ..] => (false, 7),
+        [b'h', b't', b't', b'p', b's', b':', b'/', b'/', ..] => (true, 8),
+        _ => return None,
+    };
+    let rest = &text.as_bytes()[begin..];
+    let length = rest.iter().position(|&byte| CLASS[usize::from(byte)] != HOST).unwrap_or(rest.len());
+    let (mut at, mut port) = (length, if is_secure { 443 } else { 80 });
+    if rest.get(at) == Some(&b':') {
+        let digits = &rest[at + 1..];
+        let count = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
+        let number = text[begin + at + 1..begin + at + 1 + count].parse::<u16>().ok()?;
+        // A default port is left out.
+        if number == port || number == 0 {
+            return None;
+        }
+        (at, port) = (at + 1 + count, number);
+    }
+    let path = &rest[at..];
+    // Hosts that end in a number are addresses in one of several forms.
+    let is_name =
+        length > 0 && rest[length - 1].is_ascii_lowercase() || text[begin..begin + length].parse::<Ipv4Addr>().is_ok();
+    let is_simple = path.iter().all(|&byte| CLASS[usize::from(byte)] != OTHER)
+        && matches!(path.first(), None | Some(b'/'))
+        && !path.windows(2).any(|pair| pair == b"/.");
+    (is_name && is_simple && text.len() <= MOST_BYTES).then(|| Url {
+        text: text.to_string(),
+        is_secure,
+        host: begin..begin + length,
+        authority_end: begin + at,
+        port,
+        uri: OnceCell::new(),
+    })
+}
+
+/// The most bytes of a URL. `http` allows no more.
+const MOST_BYTES: usize = 65_000;
+
+fn slow(text: &str, url: &url::Url) -> Result<(Url, Credentials), Error> {
+    let is_secure = match url.scheme() {
+        "http" => false,
+        "https" => true,
+        scheme => return Err(Error::url(text, &format!("the scheme {scheme} is not http or https"))),
+    };
     let mut url = url.clone();
     url.set_fragment(None);
-    url.as_str().parse().map_err(|error: http::uri::InvalidUri| Error::url(url.as_str(), &error.to_string()))
-}
-
-fn check(uri: Uri, text: &str) -> Result<Uri, Error> {
-    match uri.scheme_str() {
-        Some("http" | "https") => {}
-        Some(scheme) => return Err(Error::url(text, &format!("the scheme {scheme} is not http or https"))),
-        None => return Err(Error::url(text, "it has no scheme")),
-    }
-    let authority = uri.authority().map_or("", Authority::as_str);
-    if uri.host().is_none_or(str::is_empty) {
+    let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let has_any = !url.username().is_empty() || url.password().is_some();
+    let credentials = has_any.then(|| (decode(url.username()), decode(url.password().unwrap_or_default())));
+    if url.set_username("").and_then(|()| url.set_password(None)).is_err() || !url.has_host() {
         return Err(Error::url(text, "it has no host"));
     }
-    // `http` accepts any digits as a port.
-    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
-    if has_port && uri.port_u16().is_none_or(|port| port == 0) {
+    if url.port() == Some(0) {
         return Err(Error::url(text, "its port is not a number from 1 to 65535"));
     }
-    Ok(uri)
-}
-
-/// Returns the user and the password in a URL, without them the URL, if it has any.
-pub(super) fn take_credentials(uri: Uri) -> (Uri, Option<(String, String)>) {
-    let Some((user, host)) = uri.authority().and_then(|authority| authority.as_str().rsplit_once('@')) else {
-        return (uri, None);
-    };
-    let (user, password) = user.split_once(':').unwrap_or((user, ""));
-    let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
-    let credentials = Some((decode(user), decode(password)));
-    let host: Result<Authority, _> = host.parse();
-    let mut parts = uri.clone().into_parts();
-    match host {
-        Ok(host) => parts.authority = Some(host),
-        Err(_) => return (uri, credentials),
+    if url.as_str().len() > MOST_BYTES {
+        return Err(Error::url(text, "it is too long"));
     }
-    (Uri::from_parts(parts).unwrap_or(uri), credentials)
+    let (host, authority) = (&url[Position::BeforeHost..Position::AfterHost], &url[..Position::AfterPort]);
+    let begin = url[..Position::BeforeHost].len();
+    let is_bracketed = host.starts_with('[');
+    let url = Url {
+        is_secure,
+        host: begin + usize::from(is_bracketed)..begin + host.len() - usize::from(is_bracketed),
+        authority_end: authority.len(),
+        port: url.port_or_known_default().unwrap_or(80),
+        uri: OnceCell::new(),
+        text: url.to_string(),
+    };
+    Ok((url, credentials))
 }
 
-/// Returns true if the URL's scheme is `https`.
-pub(super) fn is_secure(uri: &Uri) -> bool {
-    uri.scheme_str() == Some("https")
+/// A user and a password.
+pub(super) type Credentials = Option<(String, String)>;
+
+impl Url {
+    /// Returns true if the scheme is `https`.
+    pub(super) fn is_secure(&self) -> bool {
+        self.is_secure
+    }
+
+    /// Returns the host without brackets.
+    pub(super) fn host(&self) -> &str {
+        &self.text[self.host.clone()]
+    }
+
+    /// Returns the port, or the scheme's.
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns the host, and the port if it is not the scheme's, for a Host field.
+    pub(super) fn authority(&self) -> &str {
+        &self.text[if self.is_secure { 8 } else { 7 }..self.authority_end]
+    }
+
+    /// Returns the scheme and the authority.
+    pub(super) fn origin(&self) -> &str {
+        &self.text[..self.authority_end]
+    }
+
+    /// Returns the path and the query for a request line.
+    pub(super) fn target(&self) -> &str {
+        match &self.text[self.authority_end..] {
+            "" => "/",
+            target => target,
+        }
+    }
+
+    /// Returns the whole URL.
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the URL in the type of the crate `http`.
+    pub(super) fn uri(&self) -> &Uri {
+        self.uri.get_or_init(|| self.text.parse().unwrap_or_default())
+    }
+
+    /// Returns true if both URLs have the same scheme, host and port.
+    pub(super) fn is_same_origin(&self, other: &Url) -> bool {
+        self.origin() == other.origin()
+    }
+
+    /// Returns the URL with more pairs in its query.
+    #[cfg(feature = "json")]
+    pub(super) fn with_query(&self, more: &str) -> Result<Url, Error> {
+        let separator = match self.target().split_once('?') {
+            None => "?",
+            Some((_, "")) => "",
+            Some(_) => "&",
+        };
+        parse(&format!("{}{}{separator}{more}", self.origin(), self.target())).map(|(url, _)| url)
+    }
 }
 
-/// Returns the host without brackets.
-pub(super) fn host(uri: &Uri) -> &str {
-    uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
-}
-
-/// Returns the port, or the scheme's.
-pub(super) fn port(uri: &Uri) -> u16 {
-    uri.port_u16().unwrap_or(if is_secure(uri) { 443 } else { 80 })
-}
-
-/// Returns the path and the query for a request line.
-pub(super) fn target(uri: &Uri) -> String {
-    let target = uri.path_and_query().map_or("/", PathAndQuery::as_str);
-    if target.starts_with('/') { target.to_string() } else { format!("/{target}") }
-}
-
-/// Returns true if both URLs have the same scheme, host and port.
-pub(super) fn is_same_origin(one: &Uri, other: &Uri) -> bool {
-    is_secure(one) == is_secure(other) && port(one) == port(other) && host(one).eq_ignore_ascii_case(host(other))
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
 }
 
 #[cfg(test)]
@@ -112,18 +218,47 @@ mod tests {
             ("http://a:0/", None),
             ("http://a:99999/", None),
             ("http://a:b/", None),
-            ("http://a\r\nb/", None),
+            ("http://a:80/", Some("http://a/")),
+            ("http://127.1/", Some("http://127.0.0.1/")),
+            ("http://127.0.0.1:81", Some("http://127.0.0.1:81/")),
+            ("HTTP://a?b", Some("http://a/?b")),
+            ("http://a\r\nb/", Some("http://ab/")),
+            ("http://a b/", None),
             ("", None),
         ] {
-            let got = parse(text).ok().map(|uri| uri.to_string());
-            let same = got.as_deref().map(str::to_ascii_lowercase) == expected.map(str::to_ascii_lowercase);
-            assert!(same, "{text:?}: {got:?}");
+            let got = parse(text).ok().map(|(url, _)| url.uri().to_string());
+            assert_eq!(got.as_deref(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn both_ways_to_read_a_url_agree() {
+        for text in ["http://a", "https://a.example:81/b?c=d&e", "http://a-b_c.example/%41", "http://127.0.0.1:8080/x?"]
+        {
+            let quick = fast(text).expect("a simple URL");
+            let (whole, _) = slow(text, &url::Url::parse(text).expect("a URL")).expect("a URL");
+            let facts = |url: &Url| {
+                (url.is_secure, url.host().to_string(), url.port, url.authority().to_string(), url.target().to_string())
+            };
+            assert_eq!(facts(&quick), facts(&whole), "{text}");
+        }
+        for text in [
+            "http://A/",
+            "http://a:80/",
+            "http://0x7f.1/",
+            "http://[::1]/",
+            "http://u@a/",
+            "http://a/../b",
+            "http://a/#",
+            "http://1/",
+        ] {
+            assert!(fast(text).is_none(), "{text}");
         }
     }
 
     #[test]
     fn references_are_resolved_against_the_request() {
-        let base = parse("https://a.example/x/y?z").expect("a URL");
+        let (base, _) = parse("https://a.example/x/y?z").expect("a URL");
         for (reference, expected) in [
             ("/n", "https://a.example/n"),
             ("n", "https://a.example/x/n"),
@@ -132,15 +267,15 @@ mod tests {
             ("http://c.example", "http://c.example/"),
             ("?q", "https://a.example/x/y?q"),
         ] {
-            assert_eq!(join(&base, reference).expect("a URL").to_string(), expected, "{reference}");
+            assert_eq!(join(&base, reference).expect("a URL").0.as_str(), expected, "{reference}");
         }
         assert!(join(&base, "javascript:alert(1)").is_err());
     }
 
     #[test]
     fn credentials_leave_the_url() {
-        let (url, credentials) = take_credentials(parse("http://us%20er:p%40ss@a:81/b").expect("a URL"));
-        assert_eq!(url.to_string(), "http://a:81/b");
+        let (url, credentials) = parse("http://us%20er:p%40ss@a:81/b").expect("a URL");
+        assert_eq!((url.as_str(), url.authority(), url.port()), ("http://a:81/b", "a:81", 81));
         assert_eq!(credentials, Some(("us er".to_string(), "p@ss".to_string())));
     }
 }

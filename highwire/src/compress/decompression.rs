@@ -172,6 +172,12 @@ impl Decoding {
     }
 }
 
+/// Returns a transform that decodes a body with these codings, in the order in which they were applied, to at most `limit`
+/// bytes.
+pub(crate) fn decoding(codings: Vec<Coding>, limit: u64) -> Box<dyn Transform> {
+    Box::new(Decoding::new(codings, limit, RATIO, DECODER_MEMORY))
+}
+
 impl Transform for Decoding {
     fn push(&mut self, part: Bytes) {
         match &mut self.begun {

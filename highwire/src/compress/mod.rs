@@ -38,6 +38,7 @@ use std::cell::Cell;
 use std::thread::LocalKey;
 
 pub use compression::{Compression, compressible};
+pub(crate) use decompression::decoding;
 pub use decompression::{Decoded, Decompression};
 
 /// A content coding (RFC 9110 section 8.4.1).
@@ -73,7 +74,7 @@ impl Coding {
     }
 
     /// Returns the coding with that name, ignoring case. `x-gzip` is another name for gzip (RFC 9110 section 8.4.1.3).
-    fn of(name: &[u8]) -> Option<Coding> {
+    pub(crate) fn of(name: &[u8]) -> Option<Coding> {
         let is = |coding: &Coding| name.eq_ignore_ascii_case(coding.name().as_bytes());
         let coding = Coding::ALL.into_iter().find(is);
         coding.or_else(|| name.eq_ignore_ascii_case(b"x-gzip").then_some(Coding::Gzip))

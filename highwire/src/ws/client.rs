@@ -5,24 +5,20 @@ use super::deflate::{Codec, Deflate};
 use super::upgrade::Settings;
 use crate::{HeaderName, HeaderValue, IntoResponse, Response, StatusCode};
 use bytes::BytesMut;
+use highwire_engine::client::Names;
 use highwire_engine::connect;
-use highwire_engine::promise;
 use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter};
 use highwire_engine::time::timeout;
 use highwire_io::random;
-use highwire_io::resolve::{Resolve, SystemResolver};
 use highwire_proto::ws::deflate::{Agreement, extensions, offer};
 use highwire_proto::ws::{Bounds, Connection, handshake};
 use highwire_proto::{Event, Head, Length, Limits, Role, Version, h1};
 use http::Uri;
 use std::cell::Cell;
 use std::fmt;
-use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 #[cfg(feature = "tls")]
 use std::sync::Arc;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The time limit to look up the name, connect, and shake hands, unless another is set.
@@ -216,7 +212,8 @@ impl Connect {
             return Ok(config);
         }
         let read = highwire_engine::spawn_blocking(highwire_engine::tls::system_client).await;
-        read.map_err(io::Error::other).flatten().map_err(|error| ConnectError::Tls(error.to_string()))
+        let read = read.map_err(io::Error::other).flatten();
+        read.map(|(config, _)| config).map_err(|error| ConnectError::Tls(error.to_string()))
     }
 
     #[cfg(feature = "tls")]
@@ -357,19 +354,8 @@ async fn response(http: &mut h1::Connection, reader: &mut RawReader) -> Result<(
 
 /// Connects to the first address of a host that answers.
 async fn open(host: &str, port: u16) -> Result<RawStream, ConnectError> {
-    let addresses = look_up(host, port).await.map_err(ConnectError::Resolve)?;
+    let addresses = Names::default().look_up(host, port).await.map_err(ConnectError::Resolve)?;
     connect::connect_any(&addresses).await.map_err(ConnectError::Connect)
-}
-
-async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    static RESOLVER: OnceLock<SystemResolver> = OnceLock::new();
-    if let Ok(ip) = host.parse() {
-        return Ok(vec![SocketAddr::new(ip, port)]);
-    }
-    let (promise, mut asked) = promise();
-    let answer = Box::new(|answer| promise.keep(answer));
-    RESOLVER.get_or_init(SystemResolver::new).resolve(host, port, answer);
-    poll_fn(|cx| asked.poll(cx)).await.unwrap_or_else(|| Err(io::Error::other("the lookup has failed")))
 }
 
 fn random_key() -> [u8; 16] {
@@ -449,7 +435,6 @@ mod tests {
     use highwire_engine::connect::{alternate, race};
     use std::cell::RefCell;
     use std::io;
-    use std::net::SocketAddr;
     use std::rc::Rc;
     use std::time::Duration;
 
@@ -524,7 +509,7 @@ mod tests {
 
     #[test]
     fn addresses_of_both_families_alternate() {
-        let parse = |text: &str| -> Vec<SocketAddr> {
+        let parse = |text: &str| -> Vec<std::net::SocketAddr> {
             let addresses = text.split_whitespace().map(|ip| format!("{ip}:1").parse().expect("an address"));
             addresses.collect()
         };

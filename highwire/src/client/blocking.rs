@@ -1,0 +1,281 @@
+//! The client for programs that wait: each call runs the requests on the calling thread.
+//!
+//! ```no_run
+//! use highwire::client::blocking::Client;
+//!
+//! let text = Client::new()?.get("https://www.example.com/").send()?.error_for_status()?.text()?;
+//! println!("{text}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The client keeps its connections between the calls, and serves them during a call only. It must not be used in a
+//! handler or a task of a worker, which would wait for it: use [`Client`](super::Client) there.
+
+use super::error::{Error, Kind};
+use super::multipart::Form;
+use super::{Body, Runtime, Stats};
+use crate::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use bytes::Bytes;
+use http::Uri;
+use std::cell::RefCell;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A client whose calls wait for their results. Clones share its connections. It stays on its thread.
+#[derive(Clone)]
+pub struct Client {
+    client: super::Client,
+    runtime: Rc<RefCell<Runtime>>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("blocking::Client")
+    }
+}
+
+impl Client {
+    /// Creates a client with the default settings.
+    ///
+    /// # Errors
+    /// Returns an error if the event loop cannot start.
+    pub fn new() -> Result<Client, Error> {
+        Client::of(super::Client::new())
+    }
+
+    /// Creates a client with the settings of another one.
+    ///
+    /// # Errors
+    /// Returns an error if the event loop cannot start.
+    pub fn of(client: super::Client) -> Result<Client, Error> {
+        let runtime = Runtime::new().map_err(|error| Error::builder(error.to_string()))?;
+        Ok(Client { client, runtime: Rc::new(RefCell::new(runtime)) })
+    }
+
+    /// Begins a GET request.
+    pub fn get(&self, url: &str) -> RequestBuilder {
+        self.request(Method::GET, url)
+    }
+
+    /// Begins a HEAD request.
+    pub fn head(&self, url: &str) -> RequestBuilder {
+        self.request(Method::HEAD, url)
+    }
+
+    /// Begins a POST request.
+    pub fn post(&self, url: &str) -> RequestBuilder {
+        self.request(Method::POST, url)
+    }
+
+    /// Begins a PUT request.
+    pub fn put(&self, url: &str) -> RequestBuilder {
+        self.request(Method::PUT, url)
+    }
+
+    /// Begins a PATCH request.
+    pub fn patch(&self, url: &str) -> RequestBuilder {
+        self.request(Method::PATCH, url)
+    }
+
+    /// Begins a DELETE request.
+    pub fn delete(&self, url: &str) -> RequestBuilder {
+        self.request(Method::DELETE, url)
+    }
+
+    /// Begins a request with any method.
+    pub fn request(&self, method: Method, url: &str) -> RequestBuilder {
+        RequestBuilder { runtime: self.runtime.clone(), request: self.client.request(method, url) }
+    }
+}
+
+/// Runs a future to its end.
+fn wait<T>(runtime: &RefCell<Runtime>, future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let mut runtime = runtime.try_borrow_mut().map_err(|_| {
+        Error::new(Kind::Builder("a blocking client is used inside one of its own requests".to_string()), None)
+    })?;
+    runtime.block_on(future).unwrap_or_else(|error| Err(Error::builder(error.to_string())))
+}
+
+/// A builder of a request; see [`RequestBuilder`](super::RequestBuilder).
+#[derive(Debug)]
+#[must_use = "it is sent by `send`"]
+pub struct RequestBuilder {
+    runtime: Rc<RefCell<Runtime>>,
+    request: super::RequestBuilder,
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Runtime")
+    }
+}
+
+impl RequestBuilder {
+    fn with(self, change: impl FnOnce(super::RequestBuilder) -> super::RequestBuilder) -> RequestBuilder {
+        RequestBuilder { request: change(self.request), ..self }
+    }
+
+    /// See [`RequestBuilder::header`](super::RequestBuilder::header).
+    pub fn header<N, V>(self, name: N, value: V) -> RequestBuilder
+    where
+        HeaderName: TryFrom<N>,
+        HeaderValue: TryFrom<V>,
+    {
+        self.with(|request| request.header(name, value))
+    }
+
+    /// See [`RequestBuilder::headers`](super::RequestBuilder::headers).
+    pub fn headers(self, headers: HeaderMap) -> RequestBuilder {
+        self.with(|request| request.headers(headers))
+    }
+
+    /// See [`RequestBuilder::basic_auth`](super::RequestBuilder::basic_auth).
+    pub fn basic_auth(self, user: &str, password: Option<&str>) -> RequestBuilder {
+        self.with(|request| request.basic_auth(user, password))
+    }
+
+    /// See [`RequestBuilder::bearer`](super::RequestBuilder::bearer).
+    pub fn bearer(self, token: &str) -> RequestBuilder {
+        self.with(|request| request.bearer(token))
+    }
+
+    /// See [`RequestBuilder::query`](super::RequestBuilder::query).
+    #[cfg(feature = "json")]
+    pub fn query(self, pairs: &(impl serde::Serialize + ?Sized)) -> RequestBuilder {
+        self.with(|request| request.query(pairs))
+    }
+
+    /// See [`RequestBuilder::body`](super::RequestBuilder::body).
+    pub fn body(self, body: impl Into<Body>) -> RequestBuilder {
+        self.with(|request| request.body(body))
+    }
+
+    /// See [`RequestBuilder::json`](super::RequestBuilder::json).
+    #[cfg(feature = "json")]
+    pub fn json(self, value: &(impl serde::Serialize + ?Sized)) -> RequestBuilder {
+        self.with(|request| request.json(value))
+    }
+
+    /// See [`RequestBuilder::form`](super::RequestBuilder::form).
+    #[cfg(feature = "json")]
+    pub fn form(self, value: &(impl serde::Serialize + ?Sized)) -> RequestBuilder {
+        self.with(|request| request.form(value))
+    }
+
+    /// See [`RequestBuilder::multipart`](super::RequestBuilder::multipart).
+    pub fn multipart(self, form: Form) -> RequestBuilder {
+        self.with(|request| request.multipart(form))
+    }
+
+    /// See [`RequestBuilder::timeout`](super::RequestBuilder::timeout).
+    pub fn timeout(self, timeout: Duration) -> RequestBuilder {
+        self.with(|request| request.timeout(timeout))
+    }
+
+    /// Sends the request and waits for the head of the response.
+    ///
+    /// # Errors
+    /// As [`RequestBuilder::send`](super::RequestBuilder::send).
+    pub fn send(self) -> Result<Response, Error> {
+        let response = wait(&self.runtime, self.request.send())?;
+        Ok(Response { runtime: self.runtime, response, rest: Bytes::new() })
+    }
+}
+
+/// A response; see [`Response`](super::Response). It implements [`Read`](io::Read) for its body.
+#[derive(Debug)]
+pub struct Response {
+    runtime: Rc<RefCell<Runtime>>,
+    response: super::Response,
+    /// Bytes of the body that were received and not read yet.
+    rest: Bytes,
+}
+
+impl Response {
+    /// Returns the status.
+    pub fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+
+    /// Returns the version of HTTP.
+    pub fn version(&self) -> http::Version {
+        self.response.version()
+    }
+
+    /// Returns the URL of the request, after redirects.
+    pub fn uri(&self) -> &Uri {
+        self.response.uri()
+    }
+
+    /// Returns the header fields.
+    pub fn headers(&self) -> &HeaderMap {
+        self.response.headers()
+    }
+
+    /// Returns the value of the first header field of this name, if it is printable ASCII.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.response.header(name)
+    }
+
+    /// Returns the announced length of the body in bytes.
+    pub fn content_length(&self) -> Option<u64> {
+        self.response.content_length()
+    }
+
+    /// Returns the figures of the request.
+    pub fn stats(&self) -> Stats {
+        self.response.stats()
+    }
+
+    /// See [`Response::error_for_status`](super::Response::error_for_status).
+    ///
+    /// # Errors
+    /// Returns an error if the status is 4xx or 5xx.
+    pub fn error_for_status(self) -> Result<Response, Error> {
+        Ok(Response { response: self.response.error_for_status()?, ..self })
+    }
+
+    /// See [`Response::bytes`](super::Response::bytes).
+    ///
+    /// # Errors
+    /// Returns an error if the body is too long or is not received completely.
+    pub fn bytes(self) -> Result<Bytes, Error> {
+        wait(&self.runtime, self.response.bytes())
+    }
+
+    /// See [`Response::text`](super::Response::text).
+    ///
+    /// # Errors
+    /// As [`bytes`](Self::bytes).
+    pub fn text(self) -> Result<String, Error> {
+        wait(&self.runtime, self.response.text())
+    }
+
+    /// See [`Response::json`](super::Response::json).
+    ///
+    /// # Errors
+    /// Returns an error as [`bytes`](Self::bytes) does, or if the body is not JSON or does not fit the type.
+    #[cfg(feature = "json")]
+    pub fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, Error> {
+        wait(&self.runtime, self.response.json())
+    }
+}
+
+impl io::Read for Response {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.rest.is_empty() && !buffer.is_empty() {
+            let response = &mut self.response;
+            let next = wait(&self.runtime, async { response.next().await.transpose() });
+            match next.map_err(io::Error::other)? {
+                Some(part) => self.rest = part,
+                None => return Ok(0),
+            }
+        }
+        let length = self.rest.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&self.rest.split_to(length));
+        Ok(length)
+    }
+}

@@ -1,0 +1,285 @@
+//! The settings of a client.
+
+use super::Client;
+use super::error::Error;
+use super::middleware::Middleware;
+use super::proxy::Proxy;
+use super::redirect::Redirects;
+use super::url::{self, Url};
+use crate::{HeaderMap, HeaderName, HeaderValue};
+use highwire_engine::client::{Bounds, Names, Protocol, Timeouts};
+#[cfg(feature = "tls")]
+use highwire_engine::tls::{ClientConfig, ClientTls, ServerName};
+use highwire_io::resolve::Resolve;
+use http::header;
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+#[cfg(feature = "tls")]
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// The most bytes of a body that [`Response::bytes`](super::Response::bytes) collects by default.
+const MOST_BODY_BYTES: usize = 64 * 1024 * 1024;
+
+/// The most further attempts after lost connections, by default.
+const RETRIES: usize = 3;
+
+pub(super) struct Settings {
+    /// The owner of what the client has on each worker.
+    pub(super) owner: Arc<()>,
+    pub(super) base: Option<Url>,
+    pub(super) fields: Vec<(HeaderName, HeaderValue)>,
+    pub(super) protocol: Protocol,
+    pub(super) timeouts: Timeouts,
+    pub(super) bounds: Bounds,
+    pub(super) resolve_timeout: Duration,
+    pub(super) connect_timeout: Duration,
+    pub(super) pool_timeout: Duration,
+    pub(super) timeout: Option<Duration>,
+    pub(super) redirects: Redirects,
+    pub(super) retries: usize,
+    pub(super) proxies: Vec<Proxy>,
+    pub(super) names: Names,
+    pub(super) known: HashMap<String, Vec<IpAddr>>,
+    pub(super) unix: Option<PathBuf>,
+    pub(super) https_only: bool,
+    pub(super) max_body_bytes: usize,
+    pub(super) middleware: Vec<Arc<dyn Middleware>>,
+    #[cfg(feature = "compress")]
+    pub(super) decodes: bool,
+    #[cfg(feature = "tls")]
+    pub(super) tls: Tls,
+}
+
+/// The TLS settings, and the configuration that was made of them.
+#[cfg(feature = "tls")]
+#[derive(Default)]
+pub(super) struct Tls {
+    pub(super) settings: ClientTls,
+    pub(super) config: OnceLock<Arc<ClientConfig>>,
+    pub(super) name: Option<ServerName<'static>>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            owner: Arc::new(()),
+            base: None,
+            fields: Vec::new(),
+            protocol: Protocol::Auto,
+            timeouts: Timeouts::default(),
+            bounds: Bounds::default(),
+            resolve_timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(10),
+            pool_timeout: Duration::from_secs(30),
+            timeout: None,
+            redirects: Redirects::default(),
+            retries: RETRIES,
+            proxies: Vec::new(),
+            names: Names::default(),
+            known: HashMap::new(),
+            unix: None,
+            https_only: false,
+            max_body_bytes: MOST_BODY_BYTES,
+            middleware: Vec::new(),
+            #[cfg(feature = "compress")]
+            decodes: true,
+            #[cfg(feature = "tls")]
+            tls: Tls::default(),
+        }
+    }
+}
+
+/// A builder of a [`Client`].
+#[must_use]
+pub struct ClientBuilder {
+    settings: Settings,
+    error: Option<Error>,
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientBuilder")
+    }
+}
+
+impl Default for ClientBuilder {
+    fn default() -> ClientBuilder {
+        ClientBuilder::new()
+    }
+}
+
+impl ClientBuilder {
+    /// Begins with the default settings.
+    pub fn new() -> ClientBuilder {
+        ClientBuilder { settings: Settings::default(), error: None }
+    }
+
+    /// Returns the client.
+    ///
+    /// # Errors
+    /// Returns an error if a setting is invalid.
+    pub fn build(self) -> Result<Client, Error> {
+        match self.error {
+            Some(error) => Err(error),
+            None => Ok(Client { settings: Arc::new(self.settings) }),
+        }
+    }
+
+    fn with_settings(mut self, set: impl FnOnce(&mut Settings)) -> ClientBuilder {
+        set(&mut self.settings);
+        self
+    }
+
+    /// Sets the URL against which the URLs of all requests are resolved.
+    pub fn base_url(mut self, base: &str) -> ClientBuilder {
+        match url::parse(base) {
+            Ok((base, _)) => self.settings.base = Some(base),
+            Err(error) => self.error = self.error.or(Some(error)),
+        }
+        self
+    }
+
+    /// Adds header fields to all requests that do not have them.
+    pub fn default_headers(self, headers: &HeaderMap) -> ClientBuilder {
+        self.with_settings(|settings| {
+            settings.fields.extend(headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        })
+    }
+
+    /// Sets `User-Agent` of all requests. There is none by default.
+    pub fn user_agent(self, name: HeaderValue) -> ClientBuilder {
+        self.with_settings(|settings| settings.fields.push((header::USER_AGENT, name)))
+    }
+
+    /// Speaks HTTP/1.1 only.
+    pub fn http1_only(self) -> ClientBuilder {
+        self.with_settings(|settings| settings.protocol = Protocol::Http11)
+    }
+
+    /// Speaks HTTP/1.0 only.
+    pub fn http10_only(self) -> ClientBuilder {
+        self.with_settings(|settings| settings.protocol = Protocol::Http10)
+    }
+
+    /// Speaks HTTP/2 only, also without TLS.
+    pub fn http2_prior_knowledge(self) -> ClientBuilder {
+        self.with_settings(|settings| settings.protocol = Protocol::Http2)
+    }
+
+    /// Sets the time limits of connections.
+    pub fn timeouts(self, timeouts: Timeouts) -> ClientBuilder {
+        self.with_settings(|settings| settings.timeouts = timeouts)
+    }
+
+    /// Sets the bounds.
+    pub fn bounds(self, bounds: Bounds) -> ClientBuilder {
+        self.with_settings(|settings| settings.bounds = bounds)
+    }
+
+    /// Sets the time limit for a whole request, from [`send`](super::RequestBuilder::send) to the end of the response's
+    /// body. There is none by default.
+    pub fn timeout(self, timeout: Duration) -> ClientBuilder {
+        self.with_settings(|settings| settings.timeout = Some(timeout))
+    }
+
+    /// Sets the time limit for a connection without its TLS handshake; the default is 10 seconds. The handshake has
+    /// [`Timeouts::handshake`].
+    pub fn connect_timeout(self, timeout: Duration) -> ClientBuilder {
+        self.with_settings(|settings| settings.connect_timeout = timeout)
+    }
+
+    /// Sets the time limit for the lookup of a name; the default is 10 seconds.
+    pub fn resolve_timeout(self, timeout: Duration) -> ClientBuilder {
+        self.with_settings(|settings| settings.resolve_timeout = timeout)
+    }
+
+    /// Sets the time limit for the wait for a connection, if all that the [bounds](Bounds) allow are busy; the default is
+    /// 30 seconds.
+    pub fn pool_timeout(self, timeout: Duration) -> ClientBuilder {
+        self.with_settings(|settings| settings.pool_timeout = timeout)
+    }
+
+    /// Sets which redirects are followed; the default is up to ten.
+    pub fn redirects(self, redirects: Redirects) -> ClientBuilder {
+        self.with_settings(|settings| settings.redirects = redirects)
+    }
+
+    /// Sets the most further attempts after lost connections; the default is 3.
+    pub fn retries(self, retries: usize) -> ClientBuilder {
+        self.with_settings(|settings| settings.retries = retries)
+    }
+
+    /// Adds a proxy. The first one that is meant for a request is used.
+    pub fn proxy(self, proxy: Proxy) -> ClientBuilder {
+        self.with_settings(|settings| settings.proxies.push(proxy))
+    }
+
+    /// Adds the proxies that the environment names; see [`Proxy::from_environment`].
+    pub fn proxies_from_environment(self) -> ClientBuilder {
+        self.with_settings(|settings| settings.proxies.extend(Proxy::from_environment()))
+    }
+
+    /// Uses these addresses for a host, and does not look it up.
+    pub fn resolve(self, host: &str, addresses: &[IpAddr]) -> ClientBuilder {
+        self.with_settings(|settings| drop(settings.known.insert(host.to_ascii_lowercase(), addresses.to_vec())))
+    }
+
+    /// Looks names up with this resolver, and not with the system's.
+    pub fn resolver(self, resolver: Arc<dyn Resolve>) -> ClientBuilder {
+        self.with_settings(|settings| settings.names = Names::new(resolver))
+    }
+
+    /// Connects to this unix socket for all requests. Their URLs still name the host.
+    pub fn unix_socket(self, path: impl AsRef<Path>) -> ClientBuilder {
+        self.with_settings(|settings| settings.unix = Some(path.as_ref().to_path_buf()))
+    }
+
+    /// Refuses `http:` URLs, also in redirects.
+    pub fn https_only(self) -> ClientBuilder {
+        self.with_settings(|settings| settings.https_only = true)
+    }
+
+    /// Sets the most bytes of a body that [`Response::bytes`](super::Response::bytes), `text` and `json` collect, after
+    /// decoding; the default is 64 MiB.
+    pub fn max_body_bytes(self, bytes: usize) -> ClientBuilder {
+        self.with_settings(|settings| settings.max_body_bytes = bytes)
+    }
+
+    /// Adds middleware. The first one that was added is the outermost.
+    pub fn with(self, middleware: impl Middleware) -> ClientBuilder {
+        self.with_settings(|settings| settings.middleware.push(Arc::new(middleware)))
+    }
+
+    /// Does not ask for compressed bodies and does not decode them.
+    #[cfg(feature = "compress")]
+    pub fn without_decompression(self) -> ClientBuilder {
+        self.with_settings(|settings| settings.decodes = false)
+    }
+
+    /// Sets the TLS settings: trusted certificates, the client's own certificate, pins.
+    #[cfg(feature = "tls")]
+    pub fn tls(self, tls: ClientTls) -> ClientBuilder {
+        self.with_settings(|settings| settings.tls.settings = tls)
+    }
+
+    /// Sets a configuration of rustls in place of [`tls`](Self::tls). The client sets its ALPN.
+    #[cfg(feature = "tls")]
+    #[doc(alias = "use_preconfigured_tls")]
+    pub fn tls_config(self, config: Arc<ClientConfig>) -> ClientBuilder {
+        self.with_settings(|settings| settings.tls.config = config.into())
+    }
+
+    /// Sets the name that TLS servers must have and that they get as SNI, in place of the URL's host.
+    #[cfg(feature = "tls")]
+    pub fn tls_name(mut self, name: &str) -> ClientBuilder {
+        match ServerName::try_from(name.to_string()) {
+            Ok(name) => self.settings.tls.name = Some(name),
+            Err(_) => self.error = self.error.or_else(|| Some(Error::builder("the TLS name is invalid"))),
+        }
+        self
+    }
+}

@@ -1,0 +1,199 @@
+//! Opens connections for a client: directly, to a unix socket, or through a proxy.
+
+use super::builder::Settings;
+use super::error::{Error, Kind};
+use super::proxy::{ProxyKind, Via};
+use super::url::Url;
+use crate::RawStream;
+use highwire_engine::client::{Failure, Open, Opened, Origin, Pool, Protocol, Stage};
+use highwire_engine::connect::{connect, connect_any};
+use highwire_engine::time::timeout;
+use highwire_io::Address;
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a client has on one worker.
+pub(super) struct Here {
+    pub(super) pool: Pool,
+    /// The origin of the last request, because many clients send all their requests to one.
+    last: RefCell<Option<Last>>,
+}
+
+struct Last {
+    /// The scheme and the authority of its URL.
+    prefix: Box<str>,
+    place: Place,
+}
+
+/// The origin of a request, and the value of its Host field.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) origin: Rc<Origin>,
+    pub(super) host: Rc<str>,
+    /// The proxy that takes the whole URL of the request.
+    pub(super) proxy: Option<Arc<Via>>,
+}
+
+impl Here {
+    pub(super) fn new(settings: &Settings) -> Here {
+        Here { pool: Pool::new(&settings.timeouts, settings.bounds.clone()), last: RefCell::default() }
+    }
+
+    /// Returns the origin of a URL.
+    pub(super) fn place(&self, url: &Rc<Url>, settings: &Arc<Settings>) -> Result<Place, Error> {
+        let is_secure = url.is_secure();
+        if let Some(last) = &*self.last.borrow()
+            && *last.prefix == *url.origin()
+            && last.place.origin.is_alive()
+        {
+            return Ok(last.place.clone());
+        }
+        if settings.https_only && !is_secure {
+            return Err(Error::new(Kind::Builder("only https: URLs are allowed".to_string()), Some(url)));
+        }
+        if is_secure && cfg!(not(feature = "tls")) {
+            return Err(Error::new(Kind::Builder("an https: URL needs the feature `tls`".to_string()), Some(url)));
+        }
+        let (host, port) = (url.host(), url.port());
+        let via = settings.proxies.iter().find_map(|proxy| proxy.intercepts(url)).cloned();
+        let whole = via.clone().filter(|via| via.takes_whole_urls(url));
+        let scheme = if is_secure { "https" } else { "http" };
+        let key = match (&whole, &via) {
+            (Some(via), _) => format!("proxy {:p}", Arc::as_ptr(via)),
+            (None, Some(via)) => format!("{scheme} {host} {port} {:p}", Arc::as_ptr(via)),
+            (None, None) => format!("{scheme} {host} {port}"),
+        };
+        let protocol = match settings.protocol {
+            // Without TLS, there is no ALPN.
+            Protocol::Auto if !is_secure => Protocol::Http11,
+            protocol => protocol,
+        };
+        let target = Target { host: host.to_string(), port, is_secure, via };
+        let origin = self.pool.origin(&key, protocol, || open(target, protocol, settings.clone()));
+        let place = Place { origin, host: url.authority().into(), proxy: whole };
+        if place.proxy.is_none() {
+            *self.last.borrow_mut() = Some(Last { prefix: url.origin().into(), place: place.clone() });
+        }
+        Ok(place)
+    }
+}
+
+/// Where the connections of an origin lead.
+struct Target {
+    host: String,
+    port: u16,
+    is_secure: bool,
+    via: Option<Arc<Via>>,
+}
+
+/// Returns the function that opens the connections of an origin.
+fn open(target: Target, protocol: Protocol, settings: Arc<Settings>) -> Box<Open> {
+    let target = Rc::new(target);
+    Box::new(move || {
+        let (target, settings) = (target.clone(), settings.clone());
+        Box::pin(async move {
+            // The system's certificates may have to be read first.
+            #[cfg(feature = "tls")]
+            let tls = if target.is_secure { Some(tls(&target, protocol, &settings).await?) } else { None };
+            let _ = (protocol, target.is_secure);
+            Ok(Opened {
+                stream: reach(&target, &settings).await?,
+                #[cfg(feature = "tls")]
+                tls,
+            })
+        })
+    })
+}
+
+/// Opens a connection to the server, if necessary through a proxy.
+async fn reach(target: &Target, settings: &Settings) -> Result<RawStream, Failure> {
+    let limit = settings.connect_timeout;
+    if let Some(path) = &settings.unix {
+        let address = Address::Unix(path.clone());
+        return within(limit, Stage::Connect, async { connect(address).await.map_err(Failure::Connect) }).await;
+    }
+    let Some(via) = &target.via else {
+        let addresses = look_up(&target.host, target.port, settings).await?;
+        return within(limit, Stage::Connect, dial(&addresses)).await;
+    };
+    let addresses = look_up(&via.host, via.port, settings).await?;
+    // A local lookup of the server's name comes before the connection, which has its own time limit.
+    let known = match via.kind {
+        ProxyKind::Socks5(false) => look_up(&target.host, target.port, settings).await?.first().map(SocketAddr::ip),
+        ProxyKind::Http | ProxyKind::Socks5(true) => None,
+    };
+    within(limit, Stage::Connect, async {
+        let mut stream = dial(&addresses).await?;
+        match via.kind {
+            ProxyKind::Http if target.is_secure => via.connect(&mut stream, &target.host, target.port).await?,
+            ProxyKind::Http => {}
+            ProxyKind::Socks5(_) => via.socks(&mut stream, &target.host, known, target.port).await?,
+        }
+        Ok(stream)
+    })
+    .await
+}
+
+async fn dial(addresses: &[SocketAddr]) -> Result<RawStream, Failure> {
+    connect_any(addresses).await.map_err(|error| match error.kind() {
+        io::ErrorKind::QuotaExceeded => Failure::TooManyConnections,
+        _ => Failure::Connect(error),
+    })
+}
+
+async fn look_up(host: &str, port: u16, settings: &Settings) -> Result<Vec<SocketAddr>, Failure> {
+    if let Some(known) = settings.known.get(host) {
+        return Ok(known.iter().map(|&ip| SocketAddr::new(ip, port)).collect());
+    }
+    let names = &settings.names;
+    within(settings.resolve_timeout, Stage::Resolve, async {
+        names.look_up(host, port).await.map_err(Failure::Resolve)
+    })
+    .await
+}
+
+async fn within<T>(
+    limit: Duration,
+    stage: Stage,
+    future: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    timeout(limit, future).await.unwrap_or(Err(Failure::TimedOut(stage)))
+}
+
+/// Returns the TLS configuration and the name of the server.
+#[cfg(feature = "tls")]
+async fn tls(
+    target: &Target,
+    protocol: Protocol,
+    settings: &Settings,
+) -> Result<(Arc<highwire_engine::tls::ClientConfig>, highwire_engine::tls::ServerName<'static>), Failure> {
+    use highwire_engine::tls::ServerName;
+    let name = match &settings.tls.name {
+        Some(name) => name.clone(),
+        None => ServerName::try_from(target.host.clone())
+            .map_err(|_| Failure::Tls(format!("{} is not a name for a certificate", target.host)))?,
+    };
+    let config = match settings.tls.config.get() {
+        Some(config) => config.clone(),
+        None => {
+            let tls = settings.tls.settings.clone();
+            let built =
+                crate::spawn_blocking(move || tls.build()).await.map_err(|error| Failure::Tls(error.to_string()))?;
+            let built = built.map_err(|error| Failure::Tls(error.to_string()))?;
+            settings.tls.config.get_or_init(|| Arc::new(built)).clone()
+        }
+    };
+    let mut config = (*config).clone();
+    config.alpn_protocols = match protocol {
+        Protocol::Http2 => vec![b"h2".to_vec()],
+        Protocol::Http11 => vec![b"http/1.1".to_vec()],
+        Protocol::Http10 => vec![b"http/1.0".to_vec()],
+        _ => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+    };
+    Ok((Arc::new(config), name))
+}

@@ -1,0 +1,268 @@
+//! A client for HTTP/1 and HTTP/2. It belongs to the workers: a handler's requests go out on the worker that runs the
+//! handler, over connections of the same event loop.
+//!
+//! ```
+//! use highwire::App;
+//! use highwire::client::{Client, Error};
+//!
+//! let client = Client::new();
+//! let app = App::new().get("/weather", async move || {
+//!     let response = client.get("https://api.example/v1/now").query(&[("city", "Bern")]).bearer("token").send().await?;
+//!     let text = response.error_for_status()?.text().await?;
+//!     Ok::<_, Error>(text)
+//! });
+//! # let _ = app;
+//! ```
+//!
+//! A program without a server runs a future with [`block_on`], or uses [`blocking`].
+//!
+//! | | |
+//! |---|---|
+//! | versions | HTTP/1.1 and 2 by ALPN; [`ClientBuilder::http1_only`], [`http2_prior_knowledge`](ClientBuilder::http2_prior_knowledge), [`http10_only`](ClientBuilder::http10_only) |
+//! | connections | kept for further requests, by origin and worker; bounds in [`Bounds`] |
+//! | time limits | [`Timeouts`]; for the whole request only if [`ClientBuilder::timeout`] or [`RequestBuilder::timeout`] sets one |
+//! | further attempts | after a lost connection up to three: for any request that the server has not processed, and for idempotent ones otherwise; never after a part of the response has come |
+//! | redirects | up to ten; [`Redirects`] |
+//! | proxies | [`Proxy`]; those of the environment only with [`ClientBuilder::proxies_from_environment`] |
+//! | bodies | in parts both ways, as fast as both sides take them; `gzip`, `deflate`, `br` and `zstd` are decoded with the feature `compress` |
+//!
+//! docs/client.md explains more.
+
+pub mod blocking;
+pub mod multipart;
+
+mod body;
+mod builder;
+mod connect;
+#[cfg(feature = "compress")]
+mod decode;
+mod error;
+mod middleware;
+mod proxy;
+mod redirect;
+mod request;
+mod response;
+mod send;
+mod url;
+
+pub use self::body::Body;
+pub use self::builder::ClientBuilder;
+pub use self::error::{Error, Party};
+pub use self::middleware::{Middleware, Next, Sending, from_fn};
+pub use self::proxy::Proxy;
+pub use self::redirect::Redirects;
+pub use self::request::{Request, RequestBuilder};
+pub use self::response::{Body as ResponseBody, Response, Stats};
+pub use highwire_engine::body::Sender;
+pub use highwire_engine::client::{Bounds, Failure, Stage, Timeouts};
+
+use self::builder::Settings;
+use self::connect::Here;
+use crate::Method;
+use highwire_engine::context;
+use highwire_engine::time::timeout;
+use highwire_engine::{Begin, Config, Engine, Outcome, Server, Service, Worker};
+use highwire_io::{Driver, Instant, Readiness, Uring};
+use highwire_proto::Head;
+use std::fmt;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A client. Clones share its settings and, on each worker, its connections.
+#[derive(Clone)]
+pub struct Client {
+    settings: Arc<Settings>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+impl Default for Client {
+    fn default() -> Client {
+        Client::new()
+    }
+}
+
+/// What a request and its redirects share.
+pub(crate) struct Running {
+    /// The end of the time for the whole request.
+    due: Option<Instant>,
+}
+
+impl Client {
+    /// Creates a client with the default settings.
+    pub fn new() -> Client {
+        Client { settings: Arc::new(Settings::default()) }
+    }
+
+    /// Returns a builder of a client.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::new()
+    }
+
+    /// Begins a GET request.
+    pub fn get(&self, url: &str) -> RequestBuilder {
+        self.request(Method::GET, url)
+    }
+
+    /// Begins a HEAD request.
+    pub fn head(&self, url: &str) -> RequestBuilder {
+        self.request(Method::HEAD, url)
+    }
+
+    /// Begins a POST request.
+    pub fn post(&self, url: &str) -> RequestBuilder {
+        self.request(Method::POST, url)
+    }
+
+    /// Begins a PUT request.
+    pub fn put(&self, url: &str) -> RequestBuilder {
+        self.request(Method::PUT, url)
+    }
+
+    /// Begins a PATCH request.
+    pub fn patch(&self, url: &str) -> RequestBuilder {
+        self.request(Method::PATCH, url)
+    }
+
+    /// Begins a DELETE request.
+    pub fn delete(&self, url: &str) -> RequestBuilder {
+        self.request(Method::DELETE, url)
+    }
+
+    /// Begins a request with any method. `url` is relative to the client's [base](ClientBuilder::base_url), if it has one.
+    /// [`RequestBuilder::send`] returns the error of an invalid URL.
+    pub fn request(&self, method: Method, url: &str) -> RequestBuilder {
+        let url = match &self.settings.base {
+            Some(base) => url::join(base, url),
+            None => url::parse(url),
+        };
+        RequestBuilder::new(self.clone(), url.map(|url| Request::of(method, url)))
+    }
+
+    /// Sends a request, and waits for the head of the response. If the future is dropped, the request is cancelled.
+    ///
+    /// # Errors
+    /// As [`RequestBuilder::send`].
+    ///
+    /// # Panics
+    /// Panics if no worker runs on this thread.
+    pub async fn execute(&self, request: Request) -> Result<Response, Error> {
+        self.execute_boxed(Box::new(request)).await
+    }
+
+    async fn execute_boxed(&self, request: Box<Request>) -> Result<Response, Error> {
+        let limit = request.timeout.or(self.settings.timeout);
+        let Some(limit) = limit else { return self.run(request, &Running { due: None }).await };
+        let url = request.url.clone();
+        let running = Running { due: Some(context::now() + limit) };
+        match timeout(limit, self.run(request, &running)).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::new(error::Kind::TimedOut, Some(&url))),
+        }
+    }
+
+    /// Sends a request through the middleware.
+    async fn run(&self, mut request: Box<Request>, running: &Running) -> Result<Response, Error> {
+        let rest = &self.settings.middleware;
+        if rest.is_empty() {
+            return self.follow(&mut request, running).await;
+        }
+        Next { client: self, rest, running }.run(*request).await
+    }
+
+    /// Returns the number of this client's connections on the current worker, and how many of them have no request.
+    ///
+    /// # Panics
+    /// Panics if no worker runs on this thread.
+    pub fn connections(&self) -> (usize, usize) {
+        let here = self.here();
+        (here.pool.connections(), here.pool.idle())
+    }
+
+    /// Returns what the client has on the current worker.
+    fn here(&self) -> Rc<Here> {
+        context::local(&self.settings.owner, || Here::new(&self.settings))
+    }
+}
+
+/// Runs a future on this thread with a worker of its own, for programs without a server. Clients can send requests in the
+/// future and in tasks of [`spawn`](crate::spawn). Tasks that have not finished when the future has are dropped.
+///
+/// ```no_run
+/// use highwire::client::{Client, block_on};
+///
+/// let text = block_on(async {
+///     let response = Client::new().get("https://www.example.com/").send().await?;
+///     response.text().await
+/// })??;
+/// println!("{text}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Returns an error if the worker cannot start or its driver fails.
+pub fn block_on<F: Future>(future: F) -> crate::Result<F::Output> {
+    Runtime::new()?.block_on(future)
+}
+
+/// A worker without a server, for futures that use clients.
+pub(crate) struct Runtime {
+    worker: AnyWorker,
+}
+
+enum AnyWorker {
+    Uring(Box<Worker<Uring, Nobody>>),
+    Readiness(Box<Worker<Readiness, Nobody>>),
+}
+
+impl Runtime {
+    pub(crate) fn new() -> crate::Result<Runtime> {
+        Runtime::with(Config::default())
+    }
+
+    fn with(config: Config) -> crate::Result<Runtime> {
+        let wants_uring = matches!(config.engine, Engine::Auto | Engine::Uring) && cfg!(target_os = "linux");
+        let server = Server::new(|_: &_| Nobody, config)?;
+        if wants_uring && let Ok(driver) = Uring::new() {
+            return Ok(Runtime { worker: AnyWorker::Uring(Box::new(worker(server, driver)?)) });
+        }
+        Ok(Runtime { worker: AnyWorker::Readiness(Box::new(worker(server, Readiness::new()?)?)) })
+    }
+
+    pub(crate) fn block_on<F: Future>(&mut self, future: F) -> crate::Result<F::Output> {
+        match &mut self.worker {
+            AnyWorker::Uring(worker) => worker.block_on(future),
+            AnyWorker::Readiness(worker) => worker.block_on(future),
+        }
+    }
+}
+
+fn worker<D: Driver, M>(server: Server<M>, driver: D) -> crate::Result<Worker<D, M::Service>>
+where
+    M: highwire_engine::MakeService,
+{
+    server.into_worker(driver)
+}
+
+/// The service of a worker without a server. It has no listener, so it gets no requests.
+struct Nobody;
+
+impl Service for Nobody {
+    fn route(
+        &mut self,
+        _: &Head,
+        _: &[u8],
+        _: highwire_engine::request::Caller<'_>,
+    ) -> Result<u32, Box<highwire_engine::Response>> {
+        Err(Box::new(highwire_engine::Response::new(crate::StatusCode::NOT_FOUND)))
+    }
+
+    fn begin(&mut self, _: Begin<'_>, _: &mut Option<highwire_engine::Response>) -> Outcome {
+        Outcome::Ready
+    }
+}
