@@ -6,6 +6,7 @@ use super::http1::H1;
 use super::out::Out;
 use super::phase::Phase;
 use crate::client::{Failure, Interim, Link, Protocol, Setup, Stage};
+use crate::deadline::TICKS_A_SECOND;
 use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::raw::Raw;
@@ -17,6 +18,9 @@ use highwire_proto::{Head, Role, h1};
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::cell::RefCell;
 use std::rc::Rc;
+
+/// The number of ticks in which some of the rest of a body must come whose reader has dropped it.
+const REST_TICKS: u32 = TICKS_A_SECOND;
 
 impl Connection {
     /// Returns the link to the pool, if this is a connection to a server.
@@ -136,9 +140,8 @@ impl Connection {
         if let Some(exchange) = &self.exchange {
             if exchange.is_unwanted() {
                 self.abort(worker, out);
-            } else if exchange.incoming.has_reader() {
-                // Ends the connection if the reader has dropped the body and the rest is too long.
-                H1::new(self, out).data(&[], worker);
+            } else if exchange.incoming.is_let_go() {
+                self.finish_body(worker, out);
             }
             return;
         }
@@ -150,6 +153,18 @@ impl Connection {
             let Some(asking) = link.next() else { return };
             self.begin_request(asking, worker, out);
         }
+    }
+
+    /// Receives the rest of a body whose reader has dropped it, if it is short and comes soon. Otherwise ends the
+    /// connection.
+    fn finish_body(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        let rest = self.http.announced();
+        if rest == 0 || worker.rules.unread_body_bytes.is_some_and(|most| rest > most) {
+            return self.abort(worker, out);
+        }
+        H1::new(self, out).data(&[], worker);
+        self.transport.phase = Phase::Body;
+        worker.deadlines.set(self.transport.id.index, worker.tick, REST_TICKS);
     }
 
     /// Handles the head of a response. `seen` has its bytes, and `behind` the bytes after it. Returns how many bytes of

@@ -2,13 +2,12 @@
 //! handler, over connections of the same event loop.
 //!
 //! ```
-//! use highwire::App;
 //! use highwire::client::{Client, Error};
+//! use highwire::{App, State};
 //!
-//! let client = Client::new();
-//! let app = App::new().get("/weather", async move || {
-//!     let response = client.get("https://api.example/v1/now").query(&[("city", "Bern")]).bearer("token").send().await?;
-//!     let text = response.error_for_status()?.text().await?;
+//! let app = App::new().state(Client::new()).get("/weather", async |State(client): State<Client>| {
+//!     let request = client.get("https://api.example/v1/now").query(&[("city", "Bern")]).bearer("token");
+//!     let text = request.send().await?.error_for_status()?.text().await?;
 //!     Ok::<_, Error>(text)
 //! });
 //! # let _ = app;

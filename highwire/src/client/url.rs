@@ -2,10 +2,10 @@
 
 use super::error::Error;
 use http::Uri;
-use std::cell::OnceCell;
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::ops::Range;
+use std::sync::OnceLock;
 use url::Position;
 
 /// The URL of a request: absolute, `http:` or `https:`, without credentials and fragment.
@@ -16,7 +16,7 @@ pub(super) struct Url {
     host: Range<usize>,
     authority_end: usize,
     port: u16,
-    uri: OnceCell<Uri>,
+    uri: OnceLock<Uri>,
 }
 
 /// The characters of a URL, by what they mean for [`fast`].
@@ -87,7 +87,7 @@ fn fast(text: &str) -> Option<Url> {
         host: begin..begin + length,
         authority_end: begin + at,
         port,
-        uri: OnceCell::new(),
+        uri: OnceLock::new(),
     })
 }
 
@@ -122,7 +122,7 @@ fn slow(text: &str, url: &url::Url) -> Result<(Url, Credentials), Error> {
         host: begin + usize::from(is_bracketed)..begin + host.len() - usize::from(is_bracketed),
         authority_end: authority.len(),
         port: url.port_or_known_default().unwrap_or(80),
-        uri: OnceCell::new(),
+        uri: OnceLock::new(),
         text: url.to_string(),
     };
     Ok((url, credentials))
@@ -163,11 +163,6 @@ impl Url {
             "" => "/",
             target => target,
         }
-    }
-
-    /// Returns the whole URL.
-    pub(super) fn as_str(&self) -> &str {
-        &self.text
     }
 
     /// Returns the URL in the type of the crate `http`.
@@ -267,7 +262,7 @@ mod tests {
             ("http://c.example", "http://c.example/"),
             ("?q", "https://a.example/x/y?q"),
         ] {
-            assert_eq!(join(&base, reference).expect("a URL").0.as_str(), expected, "{reference}");
+            assert_eq!(join(&base, reference).expect("a URL").0.text, expected, "{reference}");
         }
         assert!(join(&base, "javascript:alert(1)").is_err());
     }
@@ -275,7 +270,7 @@ mod tests {
     #[test]
     fn credentials_leave_the_url() {
         let (url, credentials) = parse("http://us%20er:p%40ss@a:81/b").expect("a URL");
-        assert_eq!((url.as_str(), url.authority(), url.port()), ("http://a:81/b", "a:81", 81));
+        assert_eq!((&*url.text, url.authority(), url.port()), ("http://a:81/b", "a:81", 81));
         assert_eq!(credentials, Some(("us er".to_string(), "p@ss".to_string())));
     }
 }

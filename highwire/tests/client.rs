@@ -1,0 +1,733 @@
+//! Tests of the client against servers of this crate over sockets: requests, bodies, redirects, further attempts, time
+//! limits, proxies, TLS.
+#![cfg(feature = "json")]
+
+use bytes::Bytes;
+use highwire::client::{
+    Body, Bounds, Client, ClientBuilder, Error, Next, Proxy, Redirects, Request, Timeouts, block_on, blocking, from_fn,
+    multipart,
+};
+use highwire::server::Handle;
+use highwire::{
+    App, BodyUse, FromRequest, HeaderValue, InterimResponses, Json, Multipart, Path, RawQuery, Response, State,
+    StatusCode, Upgrade, header,
+};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+fn serve(app: App) -> (Handle, String) {
+    let server = app.configure(|config| config.workers = 1).listen("127.0.0.1:0").expect("an address");
+    let address = server.addresses()[0].clone();
+    (server.start().expect("cannot start"), format!("http://{address}"))
+}
+
+fn stop(handle: Handle) {
+    handle.abort();
+    handle.join().expect("cannot stop");
+}
+
+/// Runs a test with a server for each version of HTTP.
+fn on_both<F: Future>(app: impl Fn() -> App, test: impl Fn(Client, String) -> F) {
+    for is_http2 in [false, true] {
+        let (handle, url) = serve(app());
+        let builder = Client::builder();
+        let builder = if is_http2 { builder.http2_prior_knowledge() } else { builder };
+        block_on(test(builder.build().expect("a client"), url)).expect("a worker");
+        stop(handle);
+    }
+}
+
+#[test]
+fn requests_in_each_shape() {
+    let app = || {
+        App::new()
+            .get("/hello", || "Hello")
+            .get("/query", |RawQuery(query): RawQuery| query.to_string())
+            .post("/json", |Json(value): Json<BTreeMap<String, u32>>| Json(value))
+            .post("/echo", |body: Bytes| body)
+            .put("/echo", |body: Bytes| body)
+            .delete("/users/{id}", |Path(id): Path<u64>| (StatusCode::ACCEPTED, id.to_string()))
+            .post("/form", async |mut form: Multipart| {
+                let mut said = String::new();
+                while let Some(Ok(part)) = form.next().await {
+                    let (name, file) = (part.name().to_string(), part.file_name().map(str::to_string));
+                    let text = part.text(1000).await.unwrap_or_default();
+                    said += &format!("{name}={text} {file:?};");
+                }
+                said
+            })
+    };
+    on_both(app, async |client, url| {
+        let get = client.get(&format!("{url}/hello")).send().await.expect("a response");
+        assert_eq!((get.status(), get.header("content-type")), (StatusCode::OK, Some("text/plain; charset=utf-8")));
+        assert_eq!(get.headers()["content-length"], "5");
+        assert_eq!(get.content_length(), Some(5));
+        assert_eq!(get.text().await.expect("a body"), "Hello");
+
+        let head = client.head(&format!("{url}/hello")).send().await.expect("a response");
+        assert_eq!((head.content_length(), head.bytes().await.expect("no body").len()), (Some(5), 0));
+
+        let query = client.get(&format!("{url}/query?a=b")).query(&[("c", "d e"), ("f", "&")]).send().await;
+        assert_eq!(query.expect("a response").text().await.expect("a body"), "a=b&c=d+e&f=%26");
+
+        let value = BTreeMap::from([("x".to_string(), 1)]);
+        let json = client.post(&format!("{url}/json")).json(&value).send().await.expect("a response");
+        assert_eq!(json.json::<BTreeMap<String, u32>>().await.expect("JSON"), value);
+
+        let form = client.post(&format!("{url}/echo")).form(&[("a", "b c")]).send().await.expect("a response");
+        assert_eq!(form.text().await.expect("a body"), "a=b+c");
+
+        let form = multipart::Form::new().text("t", "x").part("f", multipart::Part::bytes("y").file_name("z"));
+        let form = client.post(&format!("{url}/form")).multipart(form).send().await.expect("a response");
+        assert_eq!(form.text().await.expect("a body"), "t=x None;f=y Some(\"z\");");
+
+        let delete = client.delete(&format!("{url}/users/7")).send().await.expect("a response");
+        assert_eq!((delete.status(), delete.text().await.expect("a body")), (StatusCode::ACCEPTED, "7".to_string()));
+
+        let missing = client.get(&format!("{url}/missing")).send().await.expect("a response").error_for_status();
+        let error = missing.expect_err("an error");
+        assert_eq!((error.status(), error.is_status()), (Some(StatusCode::NOT_FOUND), true));
+
+        for wrong in ["", "hello", "ftp://a/", "http://", "http://a:0/"] {
+            assert!(client.get(wrong).send().await.expect_err("an error").is_builder(), "{wrong}");
+        }
+        let wrong = client.get(&url).header("a b", "c").send().await.expect_err("an error");
+        assert!(wrong.is_builder(), "{wrong}");
+        let wrong = client.get(&url).header("a", "b\r\nc: d").send().await.expect_err("an error");
+        assert!(wrong.is_builder(), "{wrong}");
+        // Everything went over one connection.
+        assert_eq!(client.connections(), (1, 1));
+    });
+}
+
+#[test]
+fn bodies_in_parts_in_both_directions() {
+    let app = || App::new().post("/echo", |body: highwire::Body| Response::stream(body));
+    on_both(app, async |client, url| {
+        let (mut sender, body) = Body::channel();
+        let mut response = client.post(&format!("{url}/echo")).body(body).send().await.expect("a response");
+        for part in ["one", "two"] {
+            sender.send(part).await.expect("a receiver");
+            assert_eq!(response.next().await.expect("a part").expect("a part"), part);
+        }
+        sender.finish();
+        assert!(response.next().await.is_none());
+
+        // A body that ends without `finish` is cut, and the server sees that.
+        let (sender, body) = Body::channel();
+        let mut response = client.post(&format!("{url}/echo")).body(body).send().await.expect("a response");
+        drop(sender);
+        assert!(response.next().await.expect("an error").expect_err("an error").is_body());
+
+        let parts = Body::channel().1.with_length(3);
+        let wrong = client.post(&format!("{url}/echo")).body(parts).send().await;
+        assert!(wrong.is_err() || wrong.is_ok_and(|response| response.status().is_success()));
+        // The client can go on.
+        let after = client.post(&format!("{url}/echo")).body("after").send().await.expect("a response");
+        assert_eq!(after.text().await.expect("a body"), "after");
+    });
+}
+
+/// Says what a server has seen of a request.
+struct Seen(String);
+
+impl FromRequest for Seen {
+    const BODY: BodyUse = BodyUse::Whole;
+    fn from_request(request: &mut highwire::Request<'_>) -> Result<Seen, Response> {
+        let has = |name| if request.header(name).is_some() { name } else { "" };
+        let has = format!("{} {}", has("authorization"), has("content-type"));
+        let (method, body) = (request.method().to_string(), request.take_body()?);
+        Ok(Seen(format!("{method} {} {has}", body.len())))
+    }
+}
+
+fn to(status: u16, location: &str) -> Response {
+    let response = Response::new(StatusCode::from_u16(status).expect("a status"));
+    response.with_header(header::LOCATION, HeaderValue::try_from(location).expect("a value"))
+}
+
+#[test]
+fn redirects_follow_their_rules() {
+    let end = |Seen(seen): Seen| seen;
+    let away = |Path(status): Path<u16>, _: Bytes| to(status, "x/../../end");
+    let app = move || {
+        App::new()
+            .get("/end", end)
+            .post("/end", end)
+            .put("/end", end)
+            .get("/to/{status}", away)
+            .post("/to/{status}", away)
+            .put("/to/{status}", away)
+            .get("/loop", || to(302, "/loop"))
+            .get("/file", || to(302, "file:///etc/passwd"))
+            .get("/other", |highwire::Authority(host): highwire::Authority| {
+                to(307, &format!("http://localhost:{}/end", host.split(':').next_back().unwrap_or_default()))
+            })
+    };
+    on_both(app, async |client, url| {
+        for (method, status, expected) in [
+            ("GET", 301, "GET 0 authorization content-type"),
+            ("GET", 308, "GET 0 authorization content-type"),
+            ("POST", 301, "GET 0 authorization "),
+            ("POST", 302, "GET 0 authorization "),
+            ("POST", 303, "GET 0 authorization "),
+            ("POST", 307, "POST 4 authorization content-type"),
+            ("POST", 308, "POST 4 authorization content-type"),
+            ("PUT", 302, "PUT 4 authorization content-type"),
+            ("PUT", 303, "GET 0 authorization "),
+        ] {
+            let request = client.request(method.parse().expect("a method"), &format!("{url}/to/{status}"));
+            let request = request.bearer("secret").header("content-type", "x/y");
+            let request = if method == "GET" { request } else { request.body("body") };
+            let response = request.send().await.expect("a response");
+            assert_eq!((response.uri().path(), response.stats().redirects), ("/end", 1));
+            assert_eq!(response.text().await.expect("a body"), expected, "{method} {status}");
+        }
+        let endless = client.get(&format!("{url}/loop")).send().await.expect_err("an error");
+        assert!(endless.is_redirect(), "{endless}");
+        let file = client.get(&format!("{url}/file")).send().await.expect_err("an error");
+        assert!(file.is_redirect(), "{file}");
+        // Another origin does not get the credentials.
+        let other = client.get(&format!("{url}/other")).bearer("secret").send().await.expect("a response");
+        assert_eq!(other.text().await.expect("a body"), "GET 0  ");
+        // A body in parts cannot be sent again.
+        let (sender, body) = Body::channel();
+        sender.finish();
+        let parts = client.post(&format!("{url}/to/307")).body(body).send().await.expect("a response");
+        assert_eq!(parts.status(), StatusCode::TEMPORARY_REDIRECT);
+    });
+    let (handle, url) = serve(app());
+    block_on(async {
+        let client = Client::builder().redirects(Redirects::none()).build().expect("a client");
+        let response = client.get(&format!("{url}/to/301")).send().await.expect("a response");
+        assert_eq!(response.status(), StatusCode::MOVED_PERMANENTLY);
+        let client = Client::builder().redirects(Redirects::limited(3).same_origin()).build().expect("a client");
+        let response = client.get(&format!("{url}/other")).send().await.expect("a response");
+        assert_eq!(response.status(), StatusCode::TEMPORARY_REDIRECT);
+    })
+    .expect("a worker");
+    stop(handle);
+}
+
+/// A server that closes each connection after a number of requests, without a word, when the next one has come. Returns
+/// its URL and the number of requests that it has received.
+fn forgetful(answers: usize) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+    let url = format!("http://{}/", listener.local_addr().expect("an address"));
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, counted) = (stream.expect("a connection"), counted.clone());
+            std::thread::spawn(move || {
+                for answer in 0..=answers {
+                    let mut head = [0; 1000];
+                    let length = stream.read(&mut head).unwrap_or(0);
+                    if length == 0 {
+                        return;
+                    }
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    if answer < answers {
+                        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+                    }
+                }
+            });
+        }
+    });
+    (url, count)
+}
+
+#[test]
+fn lost_requests_are_sent_again_if_that_is_safe() {
+    for (method, answers, expected, received) in [
+        ("GET", 1, true, 3),
+        ("PUT", 1, true, 3),
+        ("DELETE", 1, true, 3),
+        ("POST", 1, false, 2),
+        ("PATCH", 1, false, 2),
+        // The server never answers: the first attempt and three others.
+        ("GET", 0, false, 4),
+        ("POST", 0, false, 1),
+    ] {
+        let (url, count) = forgetful(answers);
+        let result = block_on(async {
+            let client = Client::new();
+            let request = |method: &str| client.request(method.parse().expect("a method"), &url).body("x");
+            for _ in 0..answers {
+                request("GET").send().await?.bytes().await?;
+            }
+            let response = request(method).send().await?;
+            let retries = response.stats().retries;
+            response.bytes().await?;
+            Ok::<_, Error>(retries)
+        });
+        let result = result.expect("a worker");
+        assert_eq!(result.is_ok(), expected, "{method}: {result:?}");
+        assert_eq!(count.load(Ordering::SeqCst), received, "{method}");
+        if let Err(error) = result {
+            assert!(error.failure().is_some_and(|failure| failure.is_lost()), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_body_in_parts_is_sent_once_and_never_again() {
+    let (url, count) = forgetful(0);
+    let result = block_on(async {
+        let (mut sender, body) = Body::channel();
+        sender.send("part").await.expect("a receiver");
+        sender.finish();
+        Client::new().put(&url).body(body).send().await.map(drop)
+    });
+    assert!(result.expect("a worker").is_err());
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn every_wait_has_its_time_limit() {
+    let app = || {
+        App::new()
+            .get("/later", async || {
+                highwire::time::sleep(Duration::from_secs(30)).await;
+                "late"
+            })
+            .get("/slow", || {
+                let (mut sender, receiver) = highwire::body::channel();
+                highwire::spawn(async move {
+                    let _ = sender.send("first").await;
+                    highwire::time::sleep(Duration::from_secs(30)).await;
+                });
+                Response::stream(receiver)
+            })
+    };
+    let (handle, url) = serve(app());
+    block_on(async {
+        let short = Duration::from_millis(200);
+        let timeouts = Timeouts { head: short, body: short, ..Timeouts::default() };
+        for builder in [Client::builder(), Client::builder().http2_prior_knowledge()] {
+            let client = builder.timeouts(timeouts.clone()).build().expect("a client");
+            let late = client.get(&format!("{url}/later")).send().await.expect_err("an error");
+            assert!(late.is_timeout(), "{late}");
+            let slow = client.get(&format!("{url}/slow")).send().await.expect("a response");
+            let slow = slow.bytes().await.expect_err("an error");
+            assert!(slow.is_timeout(), "{slow}");
+        }
+        let client = Client::new();
+        let whole = client.get(&format!("{url}/later")).timeout(short).send().await.expect_err("an error");
+        assert!(whole.is_timeout(), "{whole}");
+        let whole = client.get(&format!("{url}/slow")).timeout(short).send().await.expect("a response");
+        let whole = whole.bytes().await.expect_err("an error");
+        assert!(whole.is_timeout(), "{whole}");
+        // The only connection is busy.
+        let bounds = Bounds { connections: 1, waiting: 1, ..Bounds::default() };
+        let client = Client::builder().bounds(bounds).pool_timeout(short).build().expect("a client");
+        let busy = client.get(&format!("{url}/slow")).send().await.expect("a response");
+        let waits = client.get(&format!("{url}/slow")).send().await.expect_err("an error");
+        assert!(waits.is_timeout(), "{waits}");
+        drop(busy);
+        // The connection of the dropped response has ended.
+        let next = client.get(&format!("{url}/slow")).send().await.expect("a response");
+        assert_eq!(next.status(), StatusCode::OK);
+        // A blackhole: nobody accepts, and the backlog is full or the packets are dropped.
+        let client = Client::builder().connect_timeout(short).build().expect("a client");
+        let unreachable = client.get("http://127.0.0.1:1/").send().await.expect_err("an error");
+        assert!(unreachable.is_connect(), "{unreachable}");
+        let unknown = client.get("http://unknown.invalid/").send().await.expect_err("an error");
+        assert!(unknown.is_connect(), "{unknown}");
+    })
+    .expect("a worker");
+    stop(handle);
+}
+
+#[test]
+fn a_body_waits_for_100_continue() {
+    let app = || {
+        App::new()
+            .post("/takes", |body: Bytes| body.len().to_string())
+            .post("/refuses", || (StatusCode::PAYLOAD_TOO_LARGE, "no"))
+    };
+    on_both(app, async |client, url| {
+        let large = vec![7; 500_000];
+        let takes = client.post(&format!("{url}/takes")).body(large.clone()).expect_continue().send().await;
+        assert_eq!(takes.expect("a response").text().await.expect("a body"), "500000");
+        let begun = std::time::Instant::now();
+        let refuses = client.post(&format!("{url}/refuses")).body(large).expect_continue().send().await;
+        assert_eq!(refuses.expect("a response").status(), StatusCode::PAYLOAD_TOO_LARGE);
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    });
+}
+
+#[test]
+fn interim_responses_reach_their_function() {
+    let app = || {
+        App::new().get("/", async |interim: InterimResponses| {
+            interim.send(StatusCode::EARLY_HINTS, [(header::LINK, HeaderValue::from_static("</a>"))]);
+            highwire::time::sleep(Duration::from_millis(1)).await;
+            "done"
+        })
+    };
+    on_both(app, async |client, url| {
+        let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let kept = seen.clone();
+        let response = client.get(&url).on_interim(move |status, fields| {
+            kept.borrow_mut().push((status.as_u16(), fields.len()));
+        });
+        assert_eq!(response.send().await.expect("a response").text().await.expect("a body"), "done");
+        assert_eq!(*seen.borrow(), [(103, 1)]);
+    });
+}
+
+#[test]
+fn an_upgrade_gives_the_stream() {
+    let app = || {
+        App::new().get("/", async |upgrade: Upgrade| {
+            upgrade.accept("echo", async |mut stream| {
+                while let Ok(Some(bytes)) = stream.read().await {
+                    if stream.write(bytes).await.is_err() {
+                        return;
+                    }
+                }
+            })
+        })
+    };
+    let (handle, url) = serve(app());
+    block_on(async {
+        let response = Client::new().get(&url).upgrade("echo").send().await.expect("a response");
+        assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
+        let mut stream = response.upgrade().expect("a stream");
+        stream.write("hello").await.expect("a server");
+        assert_eq!(stream.read().await.expect("bytes").expect("bytes"), "hello");
+    })
+    .expect("a worker");
+    stop(handle);
+}
+
+#[test]
+fn middleware_sees_and_changes_requests_and_responses() {
+    let app = || App::new().get("/", |Seen(seen): Seen| seen);
+    let (handle, url) = serve(app());
+    let client = Client::builder()
+        .with(from_fn(async |mut request: Request, next: Next<'_>| {
+            request.set_header(header::AUTHORIZATION, HeaderValue::from_static("x"));
+            let mut response = next.run(request).await?;
+            response.headers_mut().insert("x-seen", HeaderValue::from_static("yes"));
+            Ok(response)
+        }))
+        .build()
+        .expect("a client");
+    block_on(async {
+        let response = client.get(&url).send().await.expect("a response");
+        assert_eq!(response.header("x-seen"), Some("yes"));
+        assert_eq!(response.text().await.expect("a body"), "GET 0 authorization ");
+    })
+    .expect("a worker");
+    stop(handle);
+}
+
+#[test]
+fn many_requests_share_a_bounded_number_of_connections() {
+    let app = || {
+        App::new().get("/", async || {
+            highwire::time::sleep(Duration::from_millis(1)).await;
+            "ok"
+        })
+    };
+    for (is_http2, most) in [(false, 8), (true, 2)] {
+        let (handle, url) = serve(app());
+        let bounds = Bounds { connections: most, streams: 50, ..Bounds::default() };
+        let builder = Client::builder().bounds(bounds);
+        let client = if is_http2 { builder.http2_prior_knowledge() } else { builder }.build().expect("a client");
+        block_on(async {
+            let (done, all) = (std::rc::Rc::new(std::cell::Cell::new(0)), 500);
+            for _ in 0..all {
+                let (client, url, done) = (client.clone(), url.clone(), done.clone());
+                highwire::spawn(async move {
+                    let response = client.get(&url).send().await.expect("a response");
+                    assert_eq!(response.text().await.expect("a body"), "ok");
+                    done.set(done.get() + 1);
+                });
+            }
+            while done.get() < all {
+                highwire::time::sleep(Duration::from_millis(1)).await;
+                assert!(client.connections().0 <= most);
+            }
+            assert_eq!(client.connections(), (client.connections().0, client.connections().0));
+        })
+        .expect("a worker");
+        stop(handle);
+    }
+}
+
+#[test]
+fn dropped_requests_free_their_connections() {
+    let app = || {
+        App::new().get("/never", async || {
+            highwire::time::sleep(Duration::from_secs(60)).await;
+            "never"
+        })
+    };
+    on_both(app, async |client, url| {
+        for _ in 0..20 {
+            let request = client.get(&format!("{url}/never")).send();
+            let gone = highwire::time::timeout(Duration::from_millis(5), request).await;
+            assert!(gone.is_err());
+        }
+        highwire::time::sleep(Duration::from_millis(20)).await;
+        let (all, idle) = client.connections();
+        assert_eq!(all, idle, "connections of dropped requests are busy");
+    });
+}
+
+#[test]
+fn a_handler_calls_another_server_on_its_own_worker() {
+    let (back, url) = serve(App::new().get("/", || "from behind"));
+    let app = App::new().state((Client::new(), url)).get("/", async |State(behind): State<(Client, String)>| {
+        let text = behind.0.get(&behind.1).send().await?.text().await?;
+        Ok::<_, Error>(text)
+    });
+    let (front, url) = serve(app);
+    let client = blocking::Client::new().expect("a client");
+    for _ in 0..3 {
+        assert_eq!(client.get(&url).send().expect("a response").text().expect("a body"), "from behind");
+    }
+    stop(back);
+    let late = client.get(&url).send().expect("a response");
+    assert_eq!(late.status(), StatusCode::BAD_GATEWAY);
+    stop(front);
+}
+
+#[test]
+fn a_blocking_response_can_be_read() {
+    let (handle, url) = serve(App::new().get("/", || "x".repeat(100_000)));
+    let mut text = String::new();
+    let mut response = blocking::Client::new().expect("a client").get(&url).send().expect("a response");
+    response.read_to_string(&mut text).expect("text");
+    assert_eq!(text.len(), 100_000);
+    stop(handle);
+}
+
+/// A proxy for one connection at a time, which counts its connections: HTTP with CONNECT, or SOCKS5.
+fn proxy(is_socks: bool) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+    let address = listener.local_addr().expect("an address");
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let mut client = stream.expect("a connection");
+            std::thread::spawn(move || {
+                let target = if is_socks { socks(&mut client) } else { connect(&mut client) };
+                let mut server = TcpStream::connect(target).expect("a server");
+                let (mut from, mut to) = (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(std::net::Shutdown::Write);
+                });
+                let _ = std::io::copy(&mut server, &mut client);
+                let _ = client.shutdown(std::net::Shutdown::Write);
+            });
+        }
+    });
+    (address.to_string(), count)
+}
+
+fn connect(client: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        client.read_exact(&mut byte).expect("a head");
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).expect("text");
+    assert!(head.contains("Proxy-Authorization: Basic dTpw\r\n"), "{head}");
+    client.write_all(b"HTTP/1.1 200 Connected\r\n\r\n").expect("a client");
+    head.split(' ').nth(1).expect("a target").to_string()
+}
+
+fn socks(client: &mut TcpStream) -> String {
+    let mut bytes = [0; 4];
+    client.read_exact(&mut bytes).expect("a greeting");
+    assert_eq!(bytes, [5, 2, 0, 2]);
+    client.write_all(&[5, 2]).expect("a client");
+    let mut login = [0; 5];
+    client.read_exact(&mut login).expect("a login");
+    assert_eq!(&login, b"\x01\x01u\x01p");
+    client.write_all(&[1, 0]).expect("a client");
+    client.read_exact(&mut bytes).expect("a request");
+    assert_eq!(bytes[..3], [5, 1, 0]);
+    let mut length = [4];
+    if bytes[3] == 3 {
+        client.read_exact(&mut length).expect("a length");
+    }
+    let mut host = vec![0; usize::from(length[0])];
+    client.read_exact(&mut host).expect("a host");
+    let mut port = [0; 2];
+    client.read_exact(&mut port).expect("a port");
+    client.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).expect("a client");
+    let host = match bytes[3] {
+        1 => host.iter().map(u8::to_string).collect::<Vec<_>>().join("."),
+        _ => String::from_utf8(host).expect("a name"),
+    };
+    format!("{host}:{}", u16::from_be_bytes(port))
+}
+
+#[test]
+fn requests_go_through_proxies() {
+    let (handle, url) = serve(App::new().get("/", |request: Whole| request.0));
+    let port = url.rsplit(':').next().expect("a port");
+    for address in ["socks5://u:p@", "socks5h://u:p@"] {
+        let (proxy, count) = proxy(true);
+        let proxy = Proxy::all(&format!("{address}{proxy}")).expect("a proxy");
+        let client = Client::builder().proxy(proxy).build().expect("a client");
+        block_on(async {
+            for _ in 0..2 {
+                let response = client.get(&format!("http://localhost:{port}/")).send().await.expect("a response");
+                assert_eq!(response.text().await.expect("a body"), format!("/ localhost:{port} "));
+            }
+        })
+        .expect("a worker");
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+    }
+    // An HTTP proxy gets whole URLs; our own server takes them, too.
+    let client = Client::builder().proxy(Proxy::http(&url.replace("http://", "u:p@")).expect("a proxy"));
+    let client = client.build().expect("a client");
+    block_on(async {
+        let response = client.get("http://unknown.invalid/").send().await.expect("a response");
+        assert_eq!(response.text().await.expect("a body"), "http://unknown.invalid/ unknown.invalid Basic dTpw");
+    })
+    .expect("a worker");
+    stop(handle);
+}
+
+/// Says the target, the authority and the credentials for a proxy.
+struct Whole(String);
+
+impl FromRequest for Whole {
+    fn from_request(request: &mut highwire::Request<'_>) -> Result<Whole, Response> {
+        let credentials = String::from_utf8_lossy(request.header("proxy-authorization").unwrap_or_default());
+        Ok(Whole(format!("{} {} {credentials}", request.target(), request.authority())))
+    }
+}
+
+#[cfg(feature = "tls")]
+mod tls {
+    use super::*;
+    use highwire::tls::{ClientTls, TlsConfig};
+
+    fn serve_tls(name: &str) -> (Handle, u16, String) {
+        let made = rcgen::generate_simple_self_signed([name.to_string()]).expect("a certificate");
+        let config = TlsConfig::new().certificate_pem(made.cert.pem(), made.signing_key.serialize_pem());
+        let app = App::new().get("/", |version: highwire::Version| format!("{:?}", version.0));
+        let server = app.configure(|config| config.workers = 1).server().expect("a server");
+        let server = server.listen_tls("127.0.0.1:0", config).expect("an address");
+        let port = server.addresses()[0].rsplit(':').next().expect("a port").parse().expect("a port");
+        (server.start().expect("cannot start"), port, made.cert.pem())
+    }
+
+    async fn ask(builder: ClientBuilder, url: &str) -> Result<String, Error> {
+        builder.build()?.get(url).send().await?.text().await
+    }
+
+    #[test]
+    fn certificates_are_verified_and_versions_negotiated() {
+        let (handle, port, pem) = serve_tls("localhost");
+        let url = format!("https://localhost:{port}/");
+        let trusting = || Client::builder().tls(ClientTls::new().without_system_roots().root_pem(&pem));
+        block_on(async {
+            assert_eq!(ask(trusting(), &url).await.expect("a response"), "HTTP/2.0");
+            assert_eq!(ask(trusting().http1_only(), &url).await.expect("a response"), "HTTP/1.1");
+            assert_eq!(ask(trusting().http2_prior_knowledge(), &url).await.expect("a response"), "HTTP/2.0");
+            assert_eq!(ask(trusting().http10_only(), &url).await.expect("a response"), "HTTP/1.0");
+            let other = rcgen::generate_simple_self_signed(["localhost".to_string()]).expect("a certificate");
+            let other = ClientTls::new().without_system_roots().root_pem(other.cert.pem());
+            let unknown = ask(Client::builder().tls(other), &url).await;
+            let unknown = unknown.expect_err("an error");
+            assert!(unknown.is_connect() && unknown.to_string().contains("certificate"), "{unknown}");
+            let other = ask(trusting(), &format!("https://127.0.0.1:{port}/")).await.expect_err("an error");
+            assert!(other.is_connect(), "{other}");
+            let named = ask(trusting().tls_name("localhost"), &format!("https://127.0.0.1:{port}/")).await;
+            assert_eq!(named.expect("a response"), "HTTP/2.0");
+            let any = Client::builder().tls(ClientTls::new().without_system_roots().accept_invalid_certificates());
+            assert_eq!(ask(any, &url).await.expect("a response"), "HTTP/2.0");
+            let pinned = ClientTls::new().without_system_roots().root_pem(&pem).pin_sha256([7; 32]);
+            let pinned = ask(Client::builder().tls(pinned), &url).await.expect_err("an error");
+            assert!(pinned.to_string().contains("pinned"), "{pinned}");
+            let plain = ask(Client::builder(), &format!("http://localhost:{port}/")).await;
+            assert!(plain.is_ok() || plain.is_err_and(|error| !error.is_builder()));
+            let refused = ask(Client::builder().https_only(), "http://localhost/").await.expect_err("an error");
+            assert!(refused.is_builder(), "{refused}");
+        })
+        .expect("a worker");
+        stop(handle);
+    }
+
+    #[test]
+    fn tls_goes_through_the_tunnel_of_a_proxy() {
+        let (handle, port, pem) = serve_tls("localhost");
+        let (address, count) = proxy(false);
+        let proxy = Proxy::https(&format!("http://u:p@{address}")).expect("a proxy");
+        let builder = Client::builder().proxy(proxy).tls(ClientTls::new().without_system_roots().root_pem(&pem));
+        block_on(async {
+            let text = ask(builder, &format!("https://localhost:{port}/")).await.expect("a response");
+            assert_eq!(text, "HTTP/2.0");
+        })
+        .expect("a worker");
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+        stop(handle);
+    }
+
+    #[test]
+    fn a_server_without_tls_is_an_error() {
+        let (handle, url) = serve(App::new().get("/", || "plain"));
+        block_on(async {
+            let error = ask(Client::builder(), &url.replace("http:", "https:")).await.expect_err("an error");
+            assert!(error.is_connect() && error.to_string().contains("TLS"), "{error}");
+        })
+        .expect("a worker");
+        stop(handle);
+    }
+}
+
+#[cfg(feature = "compress")]
+#[test]
+fn compressed_bodies_are_decoded_within_bounds() {
+    use highwire::compress::Compression;
+    let app = || {
+        App::new()
+            .get("/", || "compress me, ".repeat(1000))
+            .get("/bomb", || "0".repeat(50_000_000))
+            .with(Compression::new())
+    };
+    let (handle, url) = serve(app());
+    block_on(async {
+        let response = Client::new().get(&url).send().await.expect("a response");
+        assert_eq!((response.header("content-encoding"), response.header("content-length")), (None, None));
+        assert_eq!(response.text().await.expect("a body").len(), 13_000);
+        let plain = Client::builder().without_decompression().build().expect("a client");
+        let plain = plain.get(&url).header("accept-encoding", "gzip").send().await.expect("a response");
+        assert_eq!(plain.header("content-encoding"), Some("gzip"));
+        let small = Client::builder().max_body_bytes(1_000_000).build().expect("a client");
+        let bomb = small.get(&format!("{url}/bomb")).send().await.expect("a response").bytes().await;
+        assert!(bomb.expect_err("an error").is_body());
+    })
+    .expect("a worker");
+    stop(handle);
+}
+
+#[cfg(unix)]
+#[test]
+fn requests_go_to_a_unix_socket() {
+    let path = std::env::temp_dir().join(format!("highwire-client-{}.sock", std::process::id()));
+    let app = App::new().get("/", |highwire::Authority(host): highwire::Authority| host);
+    let server = app.configure(|config| config.workers = 1);
+    let handle = server.listen(&format!("unix:{}", path.display())).expect("an address").start().expect("cannot start");
+    let client = Client::builder().unix_socket(&path).build().expect("a client");
+    let text = block_on(async { client.get("http://service.example/").send().await?.text().await });
+    assert_eq!(text.expect("a worker").expect("a response"), "service.example");
+    stop(handle);
+}
