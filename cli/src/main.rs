@@ -7,6 +7,7 @@ mod log;
 use clap::builder::ArgPredicate;
 use clap::{Parser, Subcommand, ValueEnum};
 use highwire::compress::Compression;
+use highwire::proxy::{self, HealthCheck, Proxy};
 use highwire::server::{Balance, Engine};
 use highwire::tls::{ClientAuth, TlsConfig};
 use highwire::topics::Topics;
@@ -28,7 +29,7 @@ struct Command {
 enum Action {
     /// Serve a demo page and sample routes, to try out and to benchmark.
     Demo(Demo),
-    /// Serve the files of a folder.
+    /// Serve the files of a folder, and pass requests on to other servers.
     Serve(Serve),
 }
 
@@ -54,6 +55,7 @@ struct Demo {
 ///   highwire serve
 ///   highwire serve public --listen 0.0.0.0:80 --precompressed
 ///   highwire serve dist --single-page index.html --cache-control 'assets/*=max-age=31536000, immutable'
+///   highwire serve dist --proxy /api=http://127.0.0.1:9000,http://127.0.0.1:9001 --proxy-check /health
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Serve {
@@ -94,8 +96,42 @@ struct Serve {
     #[arg(long, value_name = "PATTERN=VALUE", value_parser = rule)]
     cache_control: Vec<(String, String)>,
 
+    /// Pass requests for PATH and the paths below it on to another server, or to several in turn: PATH=URL[,URL...].
+    /// Repeatable. With the path / no files are served.
+    #[arg(long, value_name = "PATH=URL", value_parser = rule)]
+    proxy: Vec<(String, String)>,
+
+    /// Remove PATH of --proxy from the paths that the other servers get.
+    #[arg(long, requires = "proxy")]
+    proxy_strip: bool,
+
+    /// Send the client's Host to the other servers, and not their own.
+    #[arg(long, requires = "proxy")]
+    proxy_host: bool,
+
+    /// How one of several servers is chosen.
+    #[arg(long, value_enum, default_value_t = ProxyBalance::RoundRobin, requires = "proxy")]
+    proxy_balance: ProxyBalance,
+
+    /// Ask each server every 5 seconds for this path, and send no requests to one that does not answer with 2xx or 3xx.
+    #[arg(long, value_name = "PATH", requires = "proxy")]
+    proxy_check: Option<String>,
+
     #[command(flatten)]
     running: Running,
+}
+
+/// How a server behind this one is chosen.
+#[derive(Clone, Copy, ValueEnum)]
+enum ProxyBalance {
+    /// one after the other
+    RoundRobin,
+    /// the one with the fewest requests in progress
+    LeastPending,
+    /// of two at random, the one with fewer requests in progress
+    PowerOfTwo,
+    /// the same one for the same client address
+    Client,
 }
 
 /// The options that `demo` and `serve` share.
@@ -223,7 +259,8 @@ fn rule(text: &str) -> Result<(String, String), String> {
 }
 
 impl Serve {
-    fn app(self) -> (App, Running) {
+    fn app(self) -> Result<(App, Running), String> {
+        let proxies = self.proxies()?;
         let files = Files::new(self.folder);
         let files = if self.index.is_empty() { files.without_index() } else { files.index(self.index) };
         let files = if self.listing { files.listing() } else { files };
@@ -239,8 +276,35 @@ impl Serve {
         };
         let rules = self.cache_control.into_iter();
         let files = rules.fold(files, |files, (pattern, value)| files.cache_control(pattern, value));
-        let app = App::new().files("/", files);
-        (if self.compress { app.with(Compression::new()) } else { app }, self.running)
+        let has_root = proxies.iter().any(|(path, _)| path == "/");
+        let app = if has_root { App::new() } else { App::new().files("/", files) };
+        let app = proxies.into_iter().fold(app, |app, (path, proxy)| app.proxy(&path, proxy));
+        Ok((if self.compress { app.with(Compression::new()) } else { app }, self.running))
+    }
+
+    fn proxies(&self) -> Result<Vec<(String, Proxy)>, String> {
+        let mut proxies = Vec::new();
+        for (path, urls) in &self.proxy {
+            let fail = |error: &dyn std::fmt::Display| format!("--proxy {path}={urls}: {error}");
+            if !path.starts_with('/') {
+                return Err(fail(&"the path must begin with a slash, as in /api=http://127.0.0.1:9000"));
+            }
+            let mut proxy = Proxy::to(urls.split(',').map(str::trim)).map_err(|error| fail(&error))?;
+            proxy = proxy.balance(match self.proxy_balance {
+                ProxyBalance::RoundRobin => proxy::Balance::RoundRobin,
+                ProxyBalance::LeastPending => proxy::Balance::LeastPending,
+                ProxyBalance::PowerOfTwo => proxy::Balance::PowerOfTwo,
+                ProxyBalance::Client => proxy::Balance::ClientAddress,
+            });
+            proxy = if self.proxy_strip { proxy.strip_prefix(path) } else { proxy };
+            proxy = if self.proxy_host { proxy.preserve_host() } else { proxy };
+            proxy = match &self.proxy_check {
+                Some(check) => proxy.health_check(HealthCheck::new(check)),
+                None => proxy,
+            };
+            proxies.push((path.clone(), proxy));
+        }
+        Ok(proxies)
     }
 }
 
@@ -269,7 +333,14 @@ fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             }
         },
-        Action::Serve(serve) => serve.app(),
+        Action::Serve(serve) => match serve.app() {
+            Ok(app) => app,
+            Err(error) => {
+                log.write(format!("highwire: {error}\n").as_bytes());
+                log.flush();
+                return ExitCode::FAILURE;
+            }
+        },
     };
     let code = match run(app, &running) {
         Ok(()) => ExitCode::SUCCESS,

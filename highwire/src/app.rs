@@ -161,6 +161,13 @@ impl App {
         if prefix.is_empty() { self } else { self.get(prefix, crate::files::to_folder) }
     }
 
+    /// Passes all requests for a path and the paths below it on to other servers; see [`proxy`](crate::proxy).
+    pub fn proxy(self, prefix: &str, proxy: crate::proxy::Proxy) -> App {
+        let prefix = prefix.trim_end_matches('/');
+        let app = self.any(&format!("{prefix}/{{*rest}}"), proxy.clone());
+        app.any(if prefix.is_empty() { "/" } else { prefix }, proxy)
+    }
+
     fn register(&mut self, filter: MethodFilter, path: &str, route: Arc<dyn Route>) {
         let host = self.host.clone();
         self.routes.push(Registered { host, filter, path: path.to_string(), route, missed: None });

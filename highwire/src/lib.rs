@@ -43,6 +43,7 @@ pub mod compress;
 pub mod cookie;
 pub mod form;
 pub mod middleware;
+pub mod proxy;
 pub mod server;
 #[cfg(all(feature = "cookies", feature = "json"))]
 pub mod session;

@@ -60,11 +60,11 @@ impl Error {
         Error { inner: Box::new(Inner { kind, url: url.map(|url| url.uri().clone()) }) }
     }
 
-    pub(super) fn builder(text: impl Into<String>) -> Error {
+    pub(crate) fn builder(text: impl Into<String>) -> Error {
         Error::new(Kind::Builder(text.into()), None)
     }
 
-    pub(super) fn url(text: &str, why: &str) -> Error {
+    pub(crate) fn url(text: &str, why: &str) -> Error {
         let shown: String = text.chars().take(200).collect();
         Error::builder(format!("{shown:?} is not the URL of a request: {why}"))
     }

@@ -42,7 +42,7 @@ mod redirect;
 mod request;
 mod response;
 mod send;
-mod url;
+pub(crate) mod url;
 
 pub use self::body::Body;
 pub use self::builder::ClientBuilder;

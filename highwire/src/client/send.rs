@@ -4,7 +4,7 @@ use super::body::Body;
 use super::connect::Place;
 use super::error::{Error, Kind};
 use super::redirect;
-use super::request::Request;
+use super::request::{OnInterim, Request};
 use super::response::{Response, Stats};
 use super::url::Url;
 use super::{Client, Running};
@@ -55,6 +55,30 @@ impl Client {
         }
     }
 
+    /// Sends a request of the engine's own kind to the origin of a URL, once. Returns the response and the figures; or the
+    /// reason why there is none and the request, whose body in parts is missing if a connection has begun to send it.
+    pub(crate) async fn send_to(
+        &self,
+        url: &Rc<Url>,
+        request: engine::Request,
+    ) -> Result<(Box<Answer>, Stats), (Failure, Option<engine::Request>)> {
+        let here = self.here();
+        let place = match here.place(url, &self.settings) {
+            Ok(place) => place,
+            Err(_) => return Err((Failure::Unsupported("the upstream's URL cannot be used"), Some(request))),
+        };
+        let begun = context::now();
+        let mut asked = place.origin.send(request);
+        match self.wait(&mut asked, None, None).await {
+            Ok(answer) => {
+                let (sent, headed) = asked.moments();
+                let stats = Stats { connection: sent - begun, first_byte: headed - sent, ..Stats::default() };
+                Ok((answer, stats))
+            }
+            Err(failure) => Err((failure, asked.into_request())),
+        }
+    }
+
     /// Sends a request, again after lost connections if that is safe.
     async fn send(&self, request: &mut Request, stats: &mut Stats) -> Result<Box<Answer>, Attempt> {
         let here = self.here();
@@ -67,7 +91,7 @@ impl Client {
             let has_stream = matches!(ready.content, Content::Stream(_));
             let begun = context::now();
             let mut asked = place.origin.send(ready);
-            let result = self.wait(&mut asked, request, gate.as_ref()).await;
+            let result = self.wait(&mut asked, request.on_interim.as_ref(), gate.as_ref()).await;
             let failure = match result {
                 Ok(answer) => {
                     request.has_sent_stream |= has_stream;
@@ -140,7 +164,7 @@ impl Client {
     async fn wait(
         &self,
         asked: &mut Asked,
-        request: &Request,
+        on_interim: Option<&OnInterim>,
         gate: Option<&Rc<RefCell<Gate>>>,
     ) -> Result<Box<Answer>, Failure> {
         let mut patience: Option<Pin<Box<Sleep>>> = None;
@@ -151,7 +175,7 @@ impl Client {
                         if let Some(gate) = gate.filter(|_| interim.status == StatusCode::CONTINUE) {
                             gate.borrow_mut().open();
                         }
-                        if let Some(on_interim) = &request.on_interim {
+                        if let Some(on_interim) = on_interim {
                             on_interim(interim.status, &interim.fields);
                         }
                     }

@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 use url::Position;
 
 /// The URL of a request: absolute, `http:` or `https:`, without credentials and fragment.
-pub(super) struct Url {
+#[derive(Clone)]
+pub(crate) struct Url {
     text: String,
     is_secure: bool,
     /// The positions of the host, without brackets, and of the end of the authority.
@@ -40,7 +41,7 @@ static CLASS: [u8; 256] = {
 };
 
 /// Parses the URL of a request. A URL with characters that a URI does not have is encoded as browsers do it.
-pub(super) fn parse(text: &str) -> Result<(Url, Credentials), Error> {
+pub(crate) fn parse(text: &str) -> Result<(Url, Credentials), Error> {
     match fast(text) {
         Some(url) => Ok((url, None)),
         None => slow(text, &url::Url::parse(text).map_err(|error| Error::url(text, &error.to_string()))?),
@@ -48,7 +49,7 @@ pub(super) fn parse(text: &str) -> Result<(Url, Credentials), Error> {
 }
 
 /// Resolves a reference, such as that of a Location field, against the URL of the request.
-pub(super) fn join(base: &Url, reference: &str) -> Result<(Url, Credentials), Error> {
+pub(crate) fn join(base: &Url, reference: &str) -> Result<(Url, Credentials), Error> {
     let base = url::Url::parse(&base.text).map_err(|error| Error::url(reference, &error.to_string()))?;
     let joined = base.join(reference).map_err(|error| Error::url(reference, &error.to_string()))?;
     slow(reference, &joined)
@@ -129,36 +130,36 @@ fn slow(text: &str, url: &url::Url) -> Result<(Url, Credentials), Error> {
 }
 
 /// A user and a password.
-pub(super) type Credentials = Option<(String, String)>;
+pub(crate) type Credentials = Option<(String, String)>;
 
 impl Url {
     /// Returns true if the scheme is `https`.
-    pub(super) fn is_secure(&self) -> bool {
+    pub(crate) fn is_secure(&self) -> bool {
         self.is_secure
     }
 
     /// Returns the host without brackets.
-    pub(super) fn host(&self) -> &str {
+    pub(crate) fn host(&self) -> &str {
         &self.text[self.host.clone()]
     }
 
     /// Returns the port, or the scheme's.
-    pub(super) fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
     /// Returns the host, and the port if it is not the scheme's, for a Host field.
-    pub(super) fn authority(&self) -> &str {
+    pub(crate) fn authority(&self) -> &str {
         &self.text[if self.is_secure { 8 } else { 7 }..self.authority_end]
     }
 
     /// Returns the scheme and the authority.
-    pub(super) fn origin(&self) -> &str {
+    pub(crate) fn origin(&self) -> &str {
         &self.text[..self.authority_end]
     }
 
     /// Returns the path and the query for a request line.
-    pub(super) fn target(&self) -> &str {
+    pub(crate) fn target(&self) -> &str {
         match &self.text[self.authority_end..] {
             "" => "/",
             target => target,
@@ -166,18 +167,18 @@ impl Url {
     }
 
     /// Returns the URL in the type of the crate `http`.
-    pub(super) fn uri(&self) -> &Uri {
+    pub(crate) fn uri(&self) -> &Uri {
         self.uri.get_or_init(|| self.text.parse().unwrap_or_default())
     }
 
     /// Returns true if both URLs have the same scheme, host and port.
-    pub(super) fn is_same_origin(&self, other: &Url) -> bool {
+    pub(crate) fn is_same_origin(&self, other: &Url) -> bool {
         self.origin() == other.origin()
     }
 
     /// Returns the URL with more pairs in its query.
     #[cfg(feature = "json")]
-    pub(super) fn with_query(&self, more: &str) -> Result<Url, Error> {
+    pub(crate) fn with_query(&self, more: &str) -> Result<Url, Error> {
         let separator = match self.target().split_once('?') {
             None => "?",
             Some((_, "")) => "",

@@ -1,0 +1,321 @@
+//! The head of a request on its way to an upstream, and of a response on its way back.
+
+use crate::request::FromRequest;
+use crate::{BodyUse, Peer, Request, Response, StatusCode};
+use bytes::Bytes;
+use highwire_engine::client::Answer;
+use highwire_io::random;
+use highwire_proto::ws::handshake;
+use highwire_proto::{Head, Length};
+use http::{HeaderName, HeaderValue, Method, header};
+use std::net::IpAddr;
+
+/// How upstreams learn the client's address, scheme and host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Forwarding {
+    /// `X-Forwarded-For`, `-Proto` and `-Host` in place of those that the client has sent, which it may have forged. This
+    /// is right for the first proxy.
+    #[default]
+    Replace,
+    /// The client's address behind those in `X-Forwarded-For`; the client's `-Proto` and `-Host` stay. This is right
+    /// behind another proxy that is trusted.
+    Append,
+    /// `Forwarded` (RFC 7239) in place of all these fields.
+    Standard,
+    /// None of these fields.
+    Off,
+}
+
+/// A request that is to be passed on.
+pub(super) struct Incoming {
+    pub(super) method: Method,
+    path: String,
+    query: Option<String>,
+    authority: String,
+    is_secure: bool,
+    peer: Option<IpAddr>,
+    /// The bytes of the head, of which the values are parts.
+    window: Bytes,
+    head: Head,
+    pub(super) length: Length,
+    /// The protocols that the request proposes.
+    pub(super) upgrade: Option<HeaderValue>,
+    version: http::Version,
+}
+
+impl FromRequest for Incoming {
+    const BODY: BodyUse = BodyUse::None;
+
+    fn from_request(request: &mut Request<'_>) -> Result<Incoming, Response> {
+        if request.method() == "CONNECT" && request.head.protocol.is_empty() {
+            return Err(Response::error(StatusCode::METHOD_NOT_ALLOWED, "this proxy makes no tunnels\n"));
+        }
+        let is_connect = !request.head.protocol.is_empty();
+        let method = if is_connect { Ok(Method::GET) } else { Method::from_bytes(request.method().as_bytes()) };
+        let method = method.map_err(|_| Response::error(StatusCode::BAD_REQUEST, "the method is invalid\n"))?;
+        let proposed = match (is_connect, request.head.upgrade) {
+            (true, _) => Some(request.head.protocol.of(request.window).to_vec()),
+            (false, true) => {
+                let named = request.head.named(request.window, b"upgrade").collect::<Vec<_>>();
+                Some(named.join(&b", "[..]))
+            }
+            (false, false) => None,
+        };
+        let peer = match request.peer() {
+            Peer::Internet(address, _) => Some(address),
+            Peer::Local => None,
+        };
+        Ok(Incoming {
+            method,
+            path: request.path().to_string(),
+            query: request.query().map(str::to_string),
+            authority: request.authority().to_string(),
+            is_secure: request.is_secure(),
+            peer,
+            window: Bytes::copy_from_slice(request.window),
+            head: request.head.to_kept(),
+            length: request.head.length,
+            upgrade: proposed.and_then(|proposed| HeaderValue::from_bytes(&proposed).ok()),
+            version: request.version(),
+        })
+    }
+}
+
+impl Incoming {
+    /// Returns the path and the query for an upstream, without the prefix, or the reason why the path is refused.
+    pub(super) fn target(&self, prefix: &str) -> Result<String, &'static str> {
+        if self.path == "*" {
+            return Ok("*".to_string());
+        }
+        check(&self.path)?;
+        let path = match self.path.strip_prefix(prefix) {
+            Some("") => "/",
+            Some(rest) if rest.starts_with('/') => rest,
+            _ => &self.path,
+        };
+        Ok(match &self.query {
+            Some(query) => format!("{path}?{query}"),
+            None => path.to_string(),
+        })
+    }
+
+    /// Returns the host that the client has asked for, if it has named one.
+    pub(super) fn host(&self) -> Option<&str> {
+        Some(&*self.authority).filter(|host| !host.is_empty())
+    }
+
+    /// Returns the address of the client.
+    pub(super) fn peer(&self) -> Option<IpAddr> {
+        self.peer
+    }
+
+    /// Returns the value of the first field of this name.
+    pub(super) fn header(&self, name: &str) -> Option<&[u8]> {
+        self.head.field(&self.window, name.as_bytes())
+    }
+
+    /// Returns true if the effect of several equal requests is that of one (RFC 9110 section 9.2.2).
+    pub(super) fn is_idempotent(&self) -> bool {
+        matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE")
+    }
+
+    /// Returns true if the request came over HTTP/2.
+    pub(super) fn is_http2(&self) -> bool {
+        self.version == http::Version::HTTP_2
+    }
+
+    /// Returns the fields for an upstream.
+    pub(super) fn fields(&self, forwarding: Forwarding, keeps_underscores: bool) -> Vec<(HeaderName, HeaderValue)> {
+        let mut fields = Vec::with_capacity(self.head.fields.len() + 4);
+        let named = connection_names(&self.head, &self.window);
+        let mut before = None;
+        for (name, value) in each(&self.head, &self.window) {
+            let is_forwarded = is_forwarded(&name);
+            if name == header::TE {
+                if value.as_bytes().eq_ignore_ascii_case(b"trailers") {
+                    fields.push((name, value));
+                }
+            } else if is_of_connection(&name) || named.iter().any(|other| *other == name.as_str()) {
+                // It is for this connection only.
+            } else if name == header::HOST || name == header::EXPECT || name.as_str().starts_with("proxy-") {
+                // It is for this server.
+            } else if name.as_str().contains('_') && !keeps_underscores {
+                // A CGI program could read it as another field.
+            } else if is_forwarded && forwarding == Forwarding::Append && name == "x-forwarded-for" {
+                before = Some(match before {
+                    None => value,
+                    Some(before) => joined(&before, value.as_bytes()),
+                });
+            } else if !is_forwarded || (forwarding == Forwarding::Append && name != "forwarded") {
+                fields.push((name, value));
+            }
+        }
+        self.forward(forwarding, before, &mut fields);
+        let is_websocket = self.upgrade.as_ref().is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(b"websocket"));
+        if is_websocket && self.is_http2() && self.header("sec-websocket-key").is_none() {
+            // Over HTTP/2 there is no key, and the upstream needs one (RFC 8441 section 5).
+            let random = u128::from(random::system()) << 64 | u128::from(random::system());
+            if let Ok(key) = HeaderValue::from_bytes(&handshake::key(random.to_be_bytes())) {
+                fields.push((header::SEC_WEBSOCKET_KEY, key));
+            }
+        }
+        let version = if self.is_http2() { "2 highwire" } else { "1.1 highwire" };
+        fields.push((header::VIA, HeaderValue::from_static(version)));
+        fields
+    }
+
+    /// Adds the fields about the client.
+    fn forward(
+        &self,
+        forwarding: Forwarding,
+        before: Option<HeaderValue>,
+        fields: &mut Vec<(HeaderName, HeaderValue)>,
+    ) {
+        let scheme = if self.is_secure { "https" } else { "http" };
+        let peer = self.peer.map(|peer| peer.to_string());
+        let host = HeaderValue::from_str(&self.authority).ok().filter(|host| !host.is_empty());
+        match forwarding {
+            Forwarding::Off => {}
+            Forwarding::Standard => {
+                let address = match self.peer {
+                    Some(IpAddr::V6(peer)) => format!("\"[{peer}]\""),
+                    Some(IpAddr::V4(peer)) => peer.to_string(),
+                    None => "unknown".to_string(),
+                };
+                let mut value = format!("for={address};proto={scheme}");
+                if let Some(host) = self.host() {
+                    value += &format!(";host=\"{host}\"");
+                }
+                if let Ok(value) = HeaderValue::try_from(value) {
+                    fields.push((header::FORWARDED, value));
+                }
+            }
+            Forwarding::Replace | Forwarding::Append => {
+                let peer = peer.as_deref().unwrap_or("unknown");
+                let addresses = match before {
+                    Some(before) => joined(&before, peer.as_bytes()),
+                    None => HeaderValue::from_str(peer).unwrap_or(HeaderValue::from_static("unknown")),
+                };
+                fields.push((HeaderName::from_static("x-forwarded-for"), addresses));
+                let lacks =
+                    |fields: &[(HeaderName, HeaderValue)], name: &str| !fields.iter().any(|(known, _)| known == name);
+                if lacks(fields, "x-forwarded-proto") {
+                    fields.push((HeaderName::from_static("x-forwarded-proto"), HeaderValue::from_static(scheme)));
+                }
+                if lacks(fields, "x-forwarded-host")
+                    && let Some(host) = host
+                {
+                    fields.push((HeaderName::from_static("x-forwarded-host"), host));
+                }
+            }
+        }
+    }
+}
+
+/// Returns two values as a list.
+fn joined(before: &HeaderValue, after: &[u8]) -> HeaderValue {
+    HeaderValue::from_bytes(&[before.as_bytes(), b", ", after].concat()).unwrap_or_else(|_| before.clone())
+}
+
+/// Returns the fields of a response for the client.
+pub(super) fn response_fields(answer: &Answer) -> Vec<(HeaderName, HeaderValue)> {
+    let named = connection_names(&answer.head, &answer.window);
+    let fields = each(&answer.head, &answer.window);
+    fields
+        .filter(|(name, _)| {
+            !is_of_connection(name) && name != header::TE && !named.iter().any(|other| *other == name.as_str())
+        })
+        .collect()
+}
+
+/// Returns the fields of a head. The values share the bytes of the window.
+fn each<'h>(head: &'h Head, window: &'h Bytes) -> impl Iterator<Item = (HeaderName, HeaderValue)> + 'h {
+    head.fields.iter().filter_map(|field| {
+        let name = HeaderName::from_bytes(field.name.of(window)).ok()?;
+        let value = window.slice_ref(field.value.of(window));
+        Some((name, HeaderValue::from_maybe_shared(value).ok()?))
+    })
+}
+
+/// Returns the names that the Connection fields list, in lower case.
+fn connection_names(head: &Head, window: &[u8]) -> Vec<String> {
+    let values = head.named(window, b"connection").flat_map(|value| value.split(|&byte| byte == b','));
+    values.map(|name| String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase()).collect()
+}
+
+/// Returns true for the fields that concern one connection (RFC 9110 section 7.6.1).
+fn is_of_connection(name: &HeaderName) -> bool {
+    *name == header::CONNECTION
+        || *name == header::TRANSFER_ENCODING
+        || *name == header::CONTENT_LENGTH
+        || *name == header::UPGRADE
+        || matches!(name.as_str(), "keep-alive" | "proxy-connection" | "http2-settings")
+}
+
+fn is_forwarded(name: &HeaderName) -> bool {
+    *name == header::FORWARDED || name.as_str().starts_with("x-forwarded-") || name == "x-real-ip"
+}
+
+/// Returns an error for a path that an upstream could read as another one.
+fn check(path: &str) -> Result<(), &'static str> {
+    let bytes = path.as_bytes();
+    if !bytes.contains(&b'%') && !bytes.contains(&b'.') && !bytes.contains(&b'\\') {
+        return Ok(());
+    }
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((&first, behind)) = rest.split_first() {
+        let pair = behind.get(..2).filter(|_| first == b'%').and_then(|pair| std::str::from_utf8(pair).ok());
+        match pair.and_then(|pair| u8::from_str_radix(pair, 16).ok()) {
+            Some(byte) => {
+                decoded.push(byte);
+                rest = &behind[2..];
+            }
+            None => {
+                decoded.push(first);
+                rest = behind;
+            }
+        }
+    }
+    if decoded.iter().any(|byte| matches!(byte, b'\\' | 0..=0x1f | 0x7f)) {
+        return Err("the path has a backslash or a control byte");
+    }
+    if decoded.split(|&byte| byte == b'/').any(|segment| {
+        let segment = segment.split(|&byte| byte == b';').next().unwrap_or_default();
+        segment == b"." || segment == b".."
+    }) {
+        return Err("the path has dot segments");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_two_servers_could_read_differently_are_refused() {
+        for (path, is_fine) in [
+            ("/", true),
+            ("/a/b.c", true),
+            ("/a/...", true),
+            ("/a%20b", true),
+            ("/a%2Fb", true),
+            ("/a/.hidden", true),
+            ("/a/..", false),
+            ("/a/../b", false),
+            ("/./a", false),
+            ("/%2e%2E/a", false),
+            ("/.%2e/a", false),
+            ("/a%2f..%2fb", false),
+            ("/a/..;x=y/b", false),
+            ("/a\\b", false),
+            ("/a%5cb", false),
+            ("/a%00b", false),
+            ("/a%0d%0ab", false),
+        ] {
+            assert_eq!(check(path).is_ok(), is_fine, "{path}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Passes bodies, responses and the bytes of other protocols on.
+
+use super::head::{Incoming, response_fields};
+use super::streamed;
+use super::upstreams::Chosen;
+use crate::Response;
+use bytes::Bytes;
+use futures_core::Stream;
+use highwire_engine::Body;
+use highwire_engine::body::{BodyError, BodyStream};
+use highwire_engine::client::{Answer, AnswerBody};
+use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter, Switch};
+use highwire_engine::response::Content;
+use highwire_proto::Length;
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// A body that is passed on. It keeps its place at the upstream until its end, and its trailers.
+struct Passing {
+    body: Body,
+    trailers: Rc<RefCell<Vec<(HeaderName, HeaderValue)>>>,
+    /// The request that waits for this body's end, if it is a response's.
+    _chosen: Option<Chosen>,
+}
+
+impl Stream for Passing {
+    type Item = Result<Bytes, BodyError>;
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let next = Pin::new(&mut self.body).poll_next(cx);
+        if let Poll::Ready(None) = next {
+            *self.trailers.borrow_mut() = self.body.trailers();
+        }
+        next
+    }
+}
+
+/// Returns a received body as one to send.
+pub(super) fn body(body: Body, length: Option<u64>) -> Content {
+    passing(body, length, None)
+}
+
+fn passing(body: Body, length: Option<u64>, chosen: Option<Chosen>) -> Content {
+    let trailers = Rc::new(RefCell::default());
+    let passing = Passing { body, trailers: trailers.clone(), _chosen: chosen };
+    // A body with a length has no trailers over HTTP/1.
+    streamed(length, BodyStream::new(passing), Some(Box::new(move || trailers.take())))
+}
+
+/// Returns an upstream's answer as the response to the client.
+pub(super) fn response(mut answer: Answer, incoming: &Incoming, chosen: Chosen) -> Response {
+    let body = std::mem::replace(&mut answer.body, AnswerBody::Empty);
+    let is_switch = matches!(body, AnswerBody::Tunnel(_));
+    // Over HTTP/2, a protocol is accepted with 200 (RFC 8441 section 4).
+    let status = if is_switch && incoming.is_http2() { StatusCode::OK } else { answer.status() };
+    let mut response = Response::new(status);
+    *response.own_headers() = response_fields(&answer);
+    let announced = answer.head.field(&answer.window, b"content-length");
+    let announced = announced.and_then(|value| std::str::from_utf8(value).ok()?.parse::<u64>().ok());
+    *response.content_mut() = match body {
+        AnswerBody::Empty => match announced.filter(|_| incoming.method == Method::HEAD) {
+            // The engine announces this length, and polls no body for HEAD.
+            Some(length) => streamed(Some(length), BodyStream::of(Bytes::new()), None),
+            None => Content::Bytes(Bytes::new()),
+        },
+        AnswerBody::Whole(bytes) => Content::Bytes(bytes),
+        AnswerBody::Parts(body) => {
+            let length = if let Length::Exact(length) = answer.head.length { Some(length) } else { None };
+            passing(body, length, Some(chosen))
+        }
+        AnswerBody::Tunnel(upstream) => {
+            if incoming.is_http2() {
+                // The key is ours; see `Incoming::fields`.
+                response.own_headers().retain(|(name, _)| *name != http::header::SEC_WEBSOCKET_ACCEPT);
+            } else if let Some(protocol) = answer.head.field(&answer.window, b"upgrade")
+                && let Ok(protocol) = HeaderValue::from_bytes(protocol)
+            {
+                response.own_headers().push((http::header::UPGRADE, protocol));
+            }
+            let switch = Switch::new(move |client| async move {
+                join(client, upstream).await;
+                drop(chosen);
+            });
+            Content::Switch(Box::new(switch))
+        }
+    };
+    response
+}
+
+/// Copies the bytes of two streams to each other until both have ended.
+async fn join(client: RawStream, upstream: RawStream) {
+    let ((from_client, to_client), (from_upstream, to_upstream)) = (client.split(), upstream.split());
+    let mut there = pin!(copy(from_client, to_upstream));
+    let mut back = pin!(copy(from_upstream, to_client));
+    let (mut is_there, mut is_back) = (false, false);
+    poll_fn(|cx| {
+        is_there = is_there || there.as_mut().poll(cx).is_ready();
+        is_back = is_back || back.as_mut().poll(cx).is_ready();
+        if is_there && is_back { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// Copies bytes until their end, as fast as they are taken.
+async fn copy(mut from: RawReader, mut to: RawWriter) {
+    loop {
+        match from.read().await {
+            Ok(Some(bytes)) => {
+                if to.write(bytes).await.is_err() {
+                    return;
+                }
+            }
+            // This server stops. The protocol itself decides when it ends.
+            Ok(None) if from.ended() == Some(Ended::Draining) => {}
+            _ => return,
+        }
+    }
+}
