@@ -37,7 +37,7 @@ pub use self::upstreams::{Balance, HealthCheck};
 
 use self::head::Incoming;
 use self::upstreams::{Chosen, Upstreams};
-use crate::client::{Client, ClientBuilder, Error, Timeouts};
+use crate::client::{Bounds, Client, ClientBuilder, Error, Timeouts};
 use crate::handler::private::IntoRoute;
 use crate::handler::{Handler, Route};
 use crate::{Response, StatusCode};
@@ -54,6 +54,9 @@ use std::time::Duration;
 /// The time limit for the head of an upstream's response. It is shorter than the server's own limit for handlers, so that
 /// the client gets 504.
 const HEAD: Duration = Duration::from_secs(50);
+
+/// The most connections to upstreams on each worker. Each request in progress over HTTP/1 needs one.
+const CONNECTIONS: usize = 4096;
 
 /// The most further attempts for one request.
 const RETRIES: usize = 2;
@@ -93,7 +96,8 @@ impl Proxy {
     /// Returns an error if a URL is invalid or there is none.
     pub fn to<U: AsRef<str>>(upstreams: impl IntoIterator<Item = U>) -> Result<Proxy, Error> {
         Proxy::with_client(upstreams, || {
-            Client::builder().timeouts(Timeouts { head: HEAD, ..Timeouts::default() }).retries(0)
+            let bounds = Bounds { connections: CONNECTIONS, connections_in_all: CONNECTIONS, ..Bounds::default() };
+            Client::builder().timeouts(Timeouts { head: HEAD, ..Timeouts::default() }).bounds(bounds)
         })
     }
 
