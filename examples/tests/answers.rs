@@ -9,6 +9,10 @@ mod auth;
 mod axum_router;
 #[path = "../behind_a_proxy.rs"]
 mod behind_a_proxy;
+#[path = "../calls_an_api.rs"]
+mod calls_an_api;
+#[path = "../crawler.rs"]
+mod crawler;
 #[cfg(feature = "sqlx")]
 #[path = "../database.rs"]
 mod database;
@@ -17,6 +21,8 @@ mod event_stream;
 #[cfg(feature = "compress")]
 #[path = "../files.rs"]
 mod files;
+#[path = "../gateway.rs"]
+mod gateway;
 #[path = "../graceful_shutdown.rs"]
 mod graceful_shutdown;
 #[path = "../hello.rs"]
@@ -267,4 +273,66 @@ fn visitors_log_in_and_out() {
     assert!(answer.header("set-cookie").contains("Max-Age=0"), "{}", answer.header("set-cookie"));
     client.advance(std::time::Duration::from_secs(24 * 60 * 60));
     assert_eq!(client.get("/").header("cookie", cookie).send().status(), 303, "it has expired");
+}
+
+/// Starts a server on a socket, and returns its URL. It stops when the handle is dropped.
+fn serve(app: App) -> (Running, String) {
+    let server = app.configure(|config| config.workers = 1).listen("127.0.0.1:0").expect("an address");
+    let url = format!("http://{}", server.addresses()[0]);
+    (Running(Some(server.start().expect("cannot start"))), url)
+}
+
+/// Stops a server when it is dropped.
+struct Running(Option<highwire::server::Handle>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(handle) = self.0.take() {
+            handle.abort();
+            let _ = handle.join();
+        }
+    }
+}
+
+#[test]
+fn a_handler_asks_another_service() {
+    let service = App::new().get("/v1/current", |highwire::RawQuery(query): highwire::RawQuery| {
+        (query == "city=Bern").then_some("{\"temperature\":7.5}").ok_or(highwire::StatusCode::NOT_FOUND)
+    });
+    let (_service, url) = serve(service);
+    let (_server, url) = serve(calls_an_api::app(&url).expect("an app"));
+    let client = highwire::client::blocking::Client::new().expect("a client");
+    let bern = client.get(&format!("{url}/weather/Bern")).send().expect("a response");
+    assert_eq!(bern.text().expect("a body"), "{\"temperature\":7.5}");
+    let nowhere = client.get(&format!("{url}/weather/Nowhere")).send().expect("a response");
+    assert_eq!(nowhere.status(), 502);
+}
+
+#[test]
+fn a_crawler_visits_each_page_once() {
+    let page = |links: &'static str| move || highwire::Html(links);
+    let site = App::new()
+        .get("/", page("<a href=\"/a\">a</a> <a href=\"/b#c\">b</a> <a href=\"https://example.com/\">away</a>"))
+        .get("/a", page("<a href=\"/\">home</a> <a href=\"/b\">b</a>"))
+        .get("/b", page("<a href=\"/missing\">missing</a>"));
+    let (_site, url) = serve(site);
+    let seen = crawler::crawl(&format!("{url}/"), 10, 2).expect("an event loop");
+    let seen = seen.iter().map(|(page, said)| (page.trim_start_matches(&url), said.as_str()));
+    let expected = [("/", "200 OK"), ("/a", "200 OK"), ("/b", "200 OK"), ("/missing", "404 Not Found")];
+    assert_eq!(seen.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_gateway_has_several_services_behind_it() {
+    let service = |name: &'static str| {
+        App::new().any("/{*path}", move |request: &highwire::Request<'_>| format!("{name} {}", request.path()))
+    };
+    let (_users, users) = serve(service("users"));
+    let (_orders, orders) = serve(service("orders"));
+    let (_gateway, url) = serve(gateway::app(&[users], &[orders]).expect("an app"));
+    let client = highwire::client::blocking::Client::new().expect("a client");
+    for (path, expected) in [("/", "a gateway"), ("/users/7", "users /users/7"), ("/orders/8", "orders /8")] {
+        let response = client.get(&format!("{url}{path}")).send().expect("a response");
+        assert_eq!(response.text().expect("a body"), expected);
+    }
 }

@@ -4,8 +4,7 @@
 //! [`Answer`] with an [`Asked`]. The pool gives the request to a connection that has room, or to one that it opens, or
 //! lets it wait.
 //!
-//! A connection to a server is a [`Connection`](crate::connection) in the client's role: it has a `Link` to its pool, and
-//! its exchanges begin with their outgoing half. What differs from the server's role is in `connection/client.rs` and
+//! A connection to a server is a `Connection` in the client's role: it has a `Link` to its pool, and its exchanges begin with their outgoing half. What differs from the server's role is in `connection/client.rs` and
 //! `connection/http2/client.rs`.
 
 mod asking;

@@ -38,6 +38,10 @@ pub(super) enum Kind {
     /// The body of the response has more than this number of bytes.
     TooLarge(usize),
     /// The body of the response is not what it should be. Contains the reason.
+    #[cfg_attr(
+        not(any(feature = "json", feature = "compress")),
+        expect(dead_code, reason = "without these features, nothing is decoded")
+    )]
     Decode(String),
     /// The response has this status, which is an error.
     Status(StatusCode),
