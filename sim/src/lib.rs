@@ -3,12 +3,13 @@
 //! [`corpus`] and [`corpus_http2`] parse the behaviour cases, and [`translate`] turns HTTP/1 cases into HTTP/2.
 //! [`answers`] and [`frames`] parse a server's bytes independently of the engine, and [`tls`] is the client's side of
 //! TLS. [`app`] is the app under test, and [`web`] is the app for tests of the framework's features. [`script`] plays
-//! seeded clients; docs/simulation.md explains how to replay a failing seed.
+//! seeded clients, and [`client`] a client, a proxy and a server whose connections are cut; docs/simulation.md explains how to replay a failing seed.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 pub mod answers;
 pub mod app;
+pub mod client;
 pub mod corpus;
 pub mod corpus_http2;
 pub mod frames;

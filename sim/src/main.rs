@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 const HELP: &str = "\
-Runs the whole server on a simulated network, once per seed.
+Runs the whole server on a simulated network, once per seed; and a client, a server and sometimes a proxy.
 
 Usage: sim [--seeds N] [--first N] [--verbose]
 
@@ -41,6 +41,7 @@ fn main() -> ExitCode {
 
 fn run(first: u64, seeds: u64, verbose: bool) -> ExitCode {
     let (mut passed, mut failed, mut clients, mut answers, mut broken, mut turns) = (0u64, 0u64, 0, 0, 0, 0);
+    let (mut requests, mut responses, mut cut) = (0, 0, 0);
     for seed in first..first.saturating_add(seeds) {
         // Every 16th seed runs twice. If the runs differ, a failing seed cannot be replayed.
         let result = sim::script::play(seed).and_then(|outcome| {
@@ -49,15 +50,25 @@ fn run(first: u64, seeds: u64, verbose: bool) -> ExitCode {
             }
             Ok(outcome)
         });
+        let client = sim::client::play(seed).and_then(|outcome| {
+            if seed % 16 == 0 && sim::client::play(seed).as_ref() != Ok(&outcome) {
+                return Err("not deterministic: the second run of the client differs".to_string());
+            }
+            Ok(outcome)
+        });
+        let result = result.and_then(|outcome| Ok((outcome, client.map_err(|error| format!("client: {error}"))?)));
         match result {
-            Ok(outcome) => {
+            Ok((outcome, client)) => {
                 passed += 1;
+                requests += client.requests;
+                responses += client.responses;
+                cut += client.cut;
                 clients += outcome.clients;
                 answers += outcome.answers;
                 broken += outcome.broken;
                 turns += outcome.turns;
                 if verbose {
-                    println!("seed {seed}: {outcome:?}");
+                    println!("seed {seed}: {outcome:?} {client:?}");
                 }
             }
             Err(error) => {
@@ -69,6 +80,7 @@ fn run(first: u64, seeds: u64, verbose: bool) -> ExitCode {
         }
     }
     println!("{clients} clients, {answers} answers checked, {broken} links broken, {turns} turns");
+    println!("{requests} requests of clients, {responses} responses, {cut} links cut");
     println!("{passed} passed, {failed} failed");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
