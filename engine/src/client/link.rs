@@ -20,7 +20,8 @@ pub(crate) struct Link {
     origin: Weak<Origin>,
     /// The requests that the connection must begin.
     queue: RefCell<VecDeque<Rc<Asking>>>,
-    /// The number of requests that may be added to `queue`.
+    /// The number of requests that the connection could begin, and the number of those that may be added to `queue`.
+    most: Cell<usize>,
     room: Cell<usize>,
     /// True if the connection has no request.
     is_idle: Cell<bool>,
@@ -52,6 +53,7 @@ impl Link {
             protocol,
             origin,
             queue: RefCell::default(),
+            most: Cell::default(),
             room: Cell::default(),
             is_idle: Cell::default(),
             is_listed: Cell::default(),
@@ -142,7 +144,7 @@ impl Link {
         }
         let waiting = self.queue.borrow().len();
         let room = most.saturating_sub(waiting);
-        if waiting > 0 && most > 0 {
+        if self.most.replace(most) < most && waiting > 0 {
             // A response has ended, or the server allows more requests.
             self.wake();
         }
