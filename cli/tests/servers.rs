@@ -8,8 +8,8 @@ use highwire::App;
 use highwire::client::{Body, Client, ClientBuilder, Error, block_on};
 use highwire::proxy::Proxy;
 use highwire::tls::ClientTls;
-use programs::{Folder, program};
-use std::net::{TcpListener, TcpStream};
+use programs::{Folder, free_port, program};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -31,10 +31,6 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
 }
 
 /// Starts a server and waits until it listens.
@@ -265,21 +261,21 @@ const GO: &str = r#"
 package main
 
 import (
-	"io"
-	"net/http"
-	"os"
+  "io"
+  "net/http"
+  "os"
 )
 
 func main() {
-	folder, plain, tls := os.Args[1], os.Args[2], os.Args[3]
-	http.HandleFunc("/hello", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "Hello, World!") })
-	http.HandleFunc("/large", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, folder+"/root/large") })
-	http.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
-		http.NewResponseController(w).EnableFullDuplex()
-		io.Copy(w, r.Body)
-	})
-	go http.ListenAndServe("127.0.0.1:"+plain, nil)
-	http.ListenAndServeTLS("127.0.0.1:"+tls, folder+"/cert.pem", folder+"/key.pem", nil)
+  folder, plain, tls := os.Args[1], os.Args[2], os.Args[3]
+  http.HandleFunc("/hello", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "Hello, World!") })
+  http.HandleFunc("/large", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, folder+"/root/large") })
+  http.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
+    http.NewResponseController(w).EnableFullDuplex()
+    io.Copy(w, r.Body)
+  })
+  go http.ListenAndServe("127.0.0.1:"+plain, nil)
+  http.ListenAndServeTLS("127.0.0.1:"+tls, folder+"/cert.pem", folder+"/key.pem", nil)
 }
 "#;
 

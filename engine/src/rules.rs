@@ -92,6 +92,8 @@ impl Rules {
         debug_assert_eq!(deadline::ticks(timeouts.handler), NEVER);
         Rules {
             unread_body_bytes: Some(bounds.unread_body_bytes),
+            // With a rate of 0, any byte is enough.
+            least_body: timeouts.least_body().max(1),
             streams: bounds.streams,
             ..Rules::new(&timeouts, &bounds.parser, bounds.http2)
         }

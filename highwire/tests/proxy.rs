@@ -201,7 +201,8 @@ fn websockets_and_other_protocols_pass() {
         })
     };
     let (behind, upstream) = serve(App::new().ws("/ws", echo).get("/raw", raw));
-    let (front, url) = serve(App::new().proxy("/", Proxy::to([&upstream]).expect("a proxy")));
+    let proxy = Proxy::to([&upstream]).expect("a proxy").allow_upgrade("echo");
+    let (front, url) = serve(App::new().proxy("/", proxy));
     block_on(async {
         let mut socket = Connect::new(&format!("{}/ws", url.replace("http:", "ws:"))).expect("a URL").connect().await;
         let socket = socket.as_mut().expect("a socket");

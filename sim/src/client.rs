@@ -96,7 +96,7 @@ fn server(record: &Shared) -> App {
     let note = |record: &Shared, number: u64, is_post: bool| {
         *locked(record).received.entry((number, is_post)).or_default() += 1;
         let body = response_body(number);
-        if number % 5 == 0 {
+        if number.is_multiple_of(5) {
             let (mut sender, receiver) = highwire::body::channel();
             highwire::spawn(async move {
                 for part in body.chunks(20_000) {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::args::Args;
 use crate::process::{
-    self, AB, BROTLI, CHROMIUM, CURL, GCC, H2LOAD, HTTPX, HYPER_H2, LIBEVENT, LIBURING, NATS, OPENSSL, PRLIMIT,
-    PYTHON_BROTLI, REDIS, REQUESTS, STRACE, Tool, WGET, WRK, ZSTD,
+    self, AB, APACHE, BROTLI, CHROMIUM, CURL, GCC, GO, H2LOAD, H2O, HAPROXY, HTTPX, HYPER_H2, LIBEVENT, LIBURING, NATS,
+    NGINX, NODE, OPENSSL, PRLIMIT, PYTHON_BROTLI, REDIS, REQUESTS, STRACE, Tool, WGET, WRK, ZSTD,
 };
 use crate::{Error, Result, attack, autobahn, bench, conformance, fuzz, portability, redbot, tidy};
 
@@ -196,6 +196,12 @@ const CLIENTS: &[Tool] = &[
     NATS,
     BROTLI,
     ZSTD,
+    NGINX,
+    H2O,
+    HAPROXY,
+    APACHE,
+    NODE,
+    GO,
 ];
 
 fn fetch_tools(root: &Path) -> Result<()> {

@@ -4,8 +4,10 @@
 #![allow(dead_code, unused_imports, unused_macros, reason = "each test program uses a part of it")]
 
 use std::io::Write;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Makes a test for each pair of an engine and a function. The function gets the engine's name as its argument.
 macro_rules! on_every_engine {
@@ -27,6 +29,19 @@ pub(crate) fn program(names: &[&str]) -> Option<PathBuf> {
         not_run(&format!("{} is not installed", names.join(" or ")));
     }
     found
+}
+
+/// Returns a port for a program that cannot choose one itself. The system gives ports of this range to nobody who does not
+/// ask for one, so that no other test gets it in the meantime.
+pub(crate) fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let number = u32::from(NEXT.fetch_add(1, Ordering::Relaxed)) + std::process::id() * 64;
+        let port = 10_000 + (number % 20_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// Prints why a test was not run. Writes directly to standard error, because the test harness captures printed text of

@@ -201,12 +201,16 @@ impl Asked {
         (inner.begun, inner.answered)
     }
 
-    /// Returns the request, for another attempt. A body in parts is missing if a connection has begun to send it.
-    /// Returns `None` before the request has ended.
+    /// Returns the request, for another attempt, and cancels it if no connection has begun to send it. A body in parts is
+    /// missing if a connection has begun to send it. Returns `None` while a connection sends it or awaits the response.
     pub fn into_request(self) -> Option<Request> {
         let mut inner = self.asking.inner.borrow_mut();
         let empty = Request::new(http::Method::GET, "", Rc::from(""), String::new());
-        inner.is_over.then(|| std::mem::replace(&mut inner.request, empty))
+        if inner.is_begun && !inner.is_over {
+            return None;
+        }
+        inner.is_abandoned = true;
+        Some(std::mem::replace(&mut inner.request, empty))
     }
 }
 
@@ -215,7 +219,9 @@ impl Drop for Asked {
         let (connection, result) = {
             let mut inner = self.asking.inner.borrow_mut();
             inner.is_abandoned = true;
-            (inner.connection.take().filter(|_| !inner.is_over), inner.result.take())
+            // The request may stay in a queue for a time; its body need not.
+            let content = std::mem::replace(&mut inner.request.content, Content::Bytes(Bytes::new()));
+            (inner.connection.take().filter(|_| !inner.is_over), (inner.result.take(), content))
         };
         drop(result);
         connection.into_iter().for_each(Waker::wake);

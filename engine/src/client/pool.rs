@@ -193,9 +193,8 @@ impl Origin {
     /// server speaks HTTP/2, and if it does, opens one connection at a time.
     fn open_more(&self, shared: &Rc<Shared>) {
         let at_a_time = if self.is_http2.get() == Some(false) { usize::MAX } else { 1 };
-        while self.opening.get() < self.waiting.borrow().len().min(at_a_time)
-            && self.count.get() < shared.bounds.connections
-        {
+        let wanted = |origin: &Origin| origin.waiting.borrow().iter().filter(|asking| !asking.is_abandoned()).count();
+        while self.opening.get() < wanted(self).min(at_a_time) && self.count.get() < shared.bounds.connections {
             if !shared.take_place() {
                 // If all connections are busy with other origins, one that becomes free does not help this one. It is
                 // closed when the next request of this origin is made.
@@ -317,7 +316,11 @@ impl Origin {
             && let Some(shared) = self.shared.upgrade()
         {
             self.is_removed.set(true);
-            let removed = shared.origins.borrow_mut().remove(&self.key);
+            let mut origins = shared.origins.borrow_mut();
+            // The caller of an origin that was removed before may have opened a connection for it.
+            let is_this = origins.get(&self.key).is_some_and(|origin| std::ptr::eq(&**origin, self));
+            let removed = if is_this { origins.remove(&self.key) } else { None };
+            drop(origins);
             drop(removed);
         }
     }

@@ -13,7 +13,7 @@ pub struct Timeouts {
     /// The period over which the average rate of the response's body is measured. While the program does not take the
     /// received bytes, no time passes.
     pub body: Duration,
-    /// The lowest permitted rate of the response's body, in bytes per second.
+    /// The lowest permitted rate of the response's body, in bytes per second. With 0, one byte in each period is enough.
     pub body_rate: u32,
     /// The time after which a connection is cut if the server has taken no bytes of the request.
     pub write: Duration,
@@ -29,9 +29,9 @@ impl Default for Timeouts {
             handshake: Duration::from_secs(10),
             // Slow reports take longer than pages; most servers and proxies give up after a minute.
             head: Duration::from_secs(60),
-            body: Duration::from_secs(30),
-            // A server that sends single bytes to keep the connection busy is slower.
-            body_rate: 1,
+            // Event streams send a comment every 15 to 30 seconds.
+            body: Duration::from_secs(60),
+            body_rate: 0,
             write: Duration::from_secs(30),
             // Servers usually close after 60 to 75 seconds or more. Nearly all of them do not before this.
             idle: Duration::from_secs(50),
@@ -69,12 +69,12 @@ impl Default for Bounds {
             waiting: 4096,
             unread_body_bytes: 64 * 1024,
             parser: Limits::default(),
-            // The windows allow 1 MiB for each response and 4 MiB for all responses of a connection in each round trip.
-            // They bound the bytes that wait for the program, too.
+            // A response has a window of 256 KiB. That of the connection is as wide as those of all streams, so that
+            // responses that the program does not read cannot stop the others.
             http2: h2::Bounds {
                 streams: 100,
-                stream_window: 1024 * 1024,
-                connection_window: 4 * 1024 * 1024,
+                stream_window: 256 * 1024,
+                connection_window: 100 * 256 * 1024,
                 ..h2::Bounds::default()
             },
         }

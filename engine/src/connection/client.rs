@@ -112,6 +112,9 @@ impl Connection {
         };
         if is_http2 {
             self.begin_http2(worker, out);
+            if self.transport.is_ending() {
+                return self.fail_client(Failure::NoMemory);
+            }
         }
         link.open(is_http2);
         self.transport.phase = Phase::Fresh;
@@ -145,7 +148,12 @@ impl Connection {
             }
             return;
         }
-        while self.http.client() == State::Idle
+        if self.transport.work.is_unfinished() {
+            // What the server has sent already must not become the response to the next request.
+            return;
+        }
+        while self.transport.unread.is_empty()
+            && self.http.client() == State::Idle
             && self.http.server() == State::Idle
             && self.exchange.is_none()
             && !self.transport.is_ending()
@@ -219,18 +227,24 @@ impl Connection {
         }
         match self.transport.phase {
             Phase::Head => self.end_with(Abort::HeadTooSlow, worker, out),
-            Phase::Body if self.body_is_fast_enough(worker) => {
+            Phase::Body if !self.is_let_go() && self.body_is_fast_enough(worker) => {
                 self.transport.phase = Phase::Fresh;
                 return self.wait_for(Phase::Body, worker);
             }
             Phase::Body => self.end_with(Abort::BodyTooSlow, worker, out),
             Phase::Tunnel => return self.end_idle_tunnel(worker, out),
             Phase::Write => self.end_with(Abort::WriteTooSlow, worker, out),
+            Phase::Closing | Phase::Linger => return self.abort(worker, out),
             _ => {}
         }
         if !self.transport.is_ending() {
             self.finish(worker, out);
         }
+    }
+
+    /// Returns true if a response is being received whose reader has dropped its body.
+    fn is_let_go(&self) -> bool {
+        self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.is_let_go())
     }
 
     /// Returns the phase of an HTTP/1 connection to a server.
@@ -319,6 +333,8 @@ impl Connection {
         let (is_idle, most) = match &self.http2 {
             None => {
                 let is_idle = self.exchange.is_none()
+                    && self.transport.unread.is_empty()
+                    && !self.transport.work.is_unfinished()
                     && self.http.client() == State::Idle
                     && !self.transport.blocked
                     && !self.transport.ended;

@@ -77,7 +77,9 @@ impl Connection {
                     Fault::Failed(text) => text,
                 };
                 out.tls = None;
-                self.fail_client(client::Failure::Tls(text));
+                // Later, the server may have processed the request.
+                let is_opening = self.is_opening();
+                self.fail_client(if is_opening { client::Failure::Tls(text) } else { client::Failure::Lost });
                 self.finish(worker, out);
             }
             Ok(heard) => {

@@ -68,7 +68,7 @@ impl ClientTls {
     }
 
     /// Accepts only servers with this key or another one that was added: the SHA-256 of the SubjectPublicKeyInfo (as in
-    /// RFC 7469) of any certificate that the server presents. The certificates must be valid as well.
+    /// RFC 7469) of the server's own certificate. The certificate must be valid as well.
     pub fn pin_sha256(mut self, hash: [u8; 32]) -> ClientTls {
         self.pins.push(hash);
         self
@@ -129,7 +129,7 @@ impl ClientTls {
     }
 }
 
-/// Verifies the server's certificates, and compares their keys with the pins.
+/// Verifies the server's certificates, and compares the key of its own with the pins.
 #[derive(Debug)]
 struct Verifier {
     /// The verifier of certificates; `None` if any is accepted.
@@ -138,13 +138,13 @@ struct Verifier {
     provider: Arc<CryptoProvider>,
 }
 
-/// The error of a server whose keys are not among the pins.
+/// The error of a server whose key is not among the pins.
 #[derive(Debug)]
 struct Unpinned;
 
 impl fmt::Display for Unpinned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("none of the server's certificates has a pinned key")
+        f.write_str("the key of the server's certificate is not pinned")
     }
 }
 
@@ -169,8 +169,8 @@ impl ServerCertVerifier for Verifier {
         if let Some(inner) = &self.inner {
             inner.verify_server_cert(end_entity, intermediates, name, ocsp, now)?;
         }
-        let is_pinned = || std::iter::once(end_entity).chain(intermediates).any(|one| self.is_pinned(one));
-        if self.pins.is_empty() || is_pinned() {
+        // The handshake proves only this key. Anybody can present the other certificates.
+        if self.pins.is_empty() || self.is_pinned(end_entity) {
             return Ok(ServerCertVerified::assertion());
         }
         Err(Error::Other(OtherError(Arc::new(Unpinned))))

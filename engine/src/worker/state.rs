@@ -204,7 +204,11 @@ impl<S: Service> WorkerState<S> {
     fn forget(&mut self, id: SocketId) {
         let Some(mut connection) = self.connections.get_mut(id.index as usize).and_then(Option::take) else { return };
         // A handler's future may panic when it is dropped. The panic must not stop the worker.
-        if catch_unwind(AssertUnwindSafe(|| connection.release(&mut self.cx))).is_err() {
+        let released = catch_unwind(AssertUnwindSafe(|| {
+            connection.link().into_iter().for_each(|link| link.close());
+            connection.release(&mut self.cx);
+        }));
+        if released.is_err() {
             quiet::log!(Panic, error, "a handler panicked when its connection ended");
         }
         self.cx.deadlines.clear(id.index);

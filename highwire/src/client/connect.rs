@@ -61,6 +61,7 @@ impl Here {
         }
         let (host, port) = (url.host(), url.port());
         let via = settings.proxies.iter().find_map(|proxy| proxy.intercepts(url)).cloned();
+        let via = via.filter(|_| settings.unix.is_none());
         let whole = via.clone().filter(|via| via.takes_whole_urls(url));
         let scheme = if is_secure { "https" } else { "http" };
         let key = match (&whole, &via) {
@@ -121,17 +122,20 @@ async fn reach(target: &Target, settings: &Settings) -> Result<RawStream, Failur
         let addresses = look_up(&target.host, target.port, settings).await?;
         return within(limit, Stage::Connect, dial(&addresses)).await;
     };
+    if via.kind == ProxyKind::Unusable {
+        return Err(Failure::Proxy("its address in the environment cannot be used".to_string()));
+    }
     let addresses = look_up(&via.host, via.port, settings).await?;
     // A local lookup of the server's name comes before the connection, which has its own time limit.
     let known = match via.kind {
         ProxyKind::Socks5(false) => look_up(&target.host, target.port, settings).await?.first().map(SocketAddr::ip),
-        ProxyKind::Http | ProxyKind::Socks5(true) => None,
+        ProxyKind::Http | ProxyKind::Unusable | ProxyKind::Socks5(true) => None,
     };
     within(limit, Stage::Connect, async {
         let mut stream = dial(&addresses).await?;
         match via.kind {
             ProxyKind::Http if target.is_secure => via.connect(&mut stream, &target.host, target.port).await?,
-            ProxyKind::Http => {}
+            ProxyKind::Http | ProxyKind::Unusable => {}
             ProxyKind::Socks5(_) => via.socks(&mut stream, &target.host, known, target.port).await?,
         }
         Ok(stream)

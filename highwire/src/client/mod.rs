@@ -154,7 +154,13 @@ impl Client {
         self.execute_boxed(Box::new(request)).await
     }
 
-    async fn execute_boxed(&self, request: Box<Request>) -> Result<Response, Error> {
+    async fn execute_boxed(&self, mut request: Box<Request>) -> Result<Response, Error> {
+        // They are added before redirects, which remove what another origin must not see.
+        for (name, value) in &self.settings.fields {
+            if request.header(name).is_none() {
+                request.fields.push((name.clone(), value.clone()));
+            }
+        }
         let limit = request.timeout.or(self.settings.timeout);
         let Some(limit) = limit else { return self.run(request, &Running { due: None }).await };
         let url = request.url.clone();

@@ -7,6 +7,7 @@ use crate::{HeaderValue, RawStream};
 use highwire_engine::client::Failure;
 use highwire_proto::{Event, Head, Length, Limits, Role, Version, h1};
 use std::env;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -35,12 +36,18 @@ pub struct Proxy {
 }
 
 /// The address of a proxy, and the protocol that it speaks.
-#[derive(Debug)]
 pub(super) struct Via {
     pub(super) kind: ProxyKind,
     pub(super) host: String,
     pub(super) port: u16,
     credentials: Option<(String, String)>,
+}
+
+impl fmt::Debug for Via {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The password must not get into logs.
+        f.debug_struct("Via").field("kind", &self.kind).field("host", &self.host).field("port", &self.port).finish()
+    }
 }
 
 /// The protocol of a proxy.
@@ -50,6 +57,8 @@ pub(super) enum ProxyKind {
     Http,
     /// SOCKS5 (RFC 1928). If the flag is set, the proxy looks up the names.
     Socks5(bool),
+    /// The environment names a proxy that cannot be used. Its requests fail, because going without it could be a leak.
+    Unusable,
 }
 
 /// A host to which requests go without the proxy.
@@ -114,25 +123,31 @@ impl Proxy {
     /// Sends requests to these hosts without the proxy: names, which stand for all names below them too, IP addresses and
     /// networks such as `10.0.0.0/8`, separated by commas, or `*` for all hosts.
     pub fn no_proxy(mut self, hosts: &str) -> Proxy {
-        for host in hosts.split(',').map(str::trim).filter(|host| !host.is_empty()) {
+        for host in hosts.split([',', ' ', '\t']).filter(|host| !host.is_empty()) {
             let (address, bits) = host.split_once('/').unwrap_or((host, ""));
+            // A port is ignored: the exception is for all ports.
+            let has_port = address.matches(':').count() == 1 || address.contains("]:");
+            let address = if has_port { address.rsplit_once(':').map_or(address, |(host, _)| host) } else { address };
             let address = address.trim_start_matches('[').trim_end_matches(']');
+            if !bits.is_empty() && bits.parse::<u8>().is_err() {
+                tracing::warn!(host, "an exception from a proxy is no network");
+                continue;
+            }
             self.except.push(match (host, address.parse::<IpAddr>()) {
                 ("*", _) => Exception::All,
                 (_, Ok(ip)) => {
                     let most = if ip.is_ipv4() { 32 } else { 128 };
                     Exception::Network(ip, bits.parse().unwrap_or(most).min(most))
                 }
-                (name, Err(_)) => {
-                    Exception::Name(name.trim_start_matches("*.").trim_start_matches('.').to_ascii_lowercase())
-                }
+                (_, Err(_)) => Exception::Name(address.trim_start_matches("*.").trim_matches('.').to_ascii_lowercase()),
             });
         }
         self
     }
 
     /// Returns the proxies that the environment names: `http_proxy`, `https_proxy` and `all_proxy`, also in capitals
-    /// except for `HTTP_PROXY`, which a CGI program's client can set, and `no_proxy`. Ignores invalid addresses.
+    /// except for `HTTP_PROXY`, which a CGI program's client can set, and `no_proxy`. If an address cannot be used, requests
+    /// that are meant for it fail.
     pub fn from_environment() -> Vec<Proxy> {
         Proxy::from_variables(|name| env::var(name).ok())
     }
@@ -149,7 +164,11 @@ impl Proxy {
             let Some(address) = address.filter(|address| !address.is_empty()) else { continue };
             match Proxy::new(&address, http, https) {
                 Ok(proxy) => proxies.push(proxy.no_proxy(&no_proxy)),
-                Err(error) => tracing::warn!(%error, "a proxy of the environment is ignored"),
+                Err(error) => {
+                    tracing::warn!(%error, "a proxy of the environment cannot be used");
+                    let via = Via { kind: ProxyKind::Unusable, host: String::new(), port: 0, credentials: None };
+                    proxies.push(Proxy { via: Arc::new(via), http, https, except: Vec::new() }.no_proxy(&no_proxy));
+                }
             }
         }
         proxies
@@ -158,7 +177,7 @@ impl Proxy {
     /// Returns the way to the proxy if a request to this URL goes through it.
     pub(super) fn intercepts(&self, url: &Url) -> Option<&Arc<Via>> {
         let is_meant = if url.is_secure() { self.https } else { self.http };
-        let host = url.host();
+        let host = url.host().trim_end_matches('.');
         let ip = host.parse::<IpAddr>().ok();
         let is_excepted = self.except.iter().any(|exception| match exception {
             Exception::All => true,

@@ -60,13 +60,19 @@ impl Client {
     pub(crate) async fn send_to(
         &self,
         url: &Rc<Url>,
-        request: engine::Request,
+        mut request: engine::Request,
     ) -> Result<(Box<Answer>, Stats), (Failure, Option<engine::Request>)> {
         let here = self.here();
         let place = match here.place(url, &self.settings) {
             Ok(place) => place,
             Err(_) => return Err((Failure::Unsupported("the upstream's URL cannot be used"), Some(request))),
         };
+        if let Some(via) = &place.proxy
+            && request.target.starts_with('/')
+        {
+            request.target = format!("{}{}", url.origin(), request.target);
+            request.fields.extend(via.authorization().map(|value| (header::PROXY_AUTHORIZATION, value)));
+        }
         let begun = context::now();
         let mut asked = place.origin.send(request);
         match self.wait(&mut asked, None, None).await {
@@ -139,11 +145,6 @@ impl Client {
                 let host = value.to_str().map_err(|_| Error::builder("the value of Host is invalid"))?;
                 ready.authority = host.into();
             } else {
-                ready.fields.push((name.clone(), value.clone()));
-            }
-        }
-        for (name, value) in &self.settings.fields {
-            if request.header(name).is_none() {
                 ready.fields.push((name.clone(), value.clone()));
             }
         }

@@ -69,19 +69,20 @@ fn fast(text: &str) -> Option<Url> {
         let digits = &rest[at + 1..];
         let count = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
         let number = text[begin + at + 1..begin + at + 1 + count].parse::<u16>().ok()?;
-        // A default port is left out.
-        if number == port || number == 0 {
+        // A default port is left out, and so are zeros before it.
+        if number == port || digits[0] == b'0' {
             return None;
         }
         (at, port) = (at + 1 + count, number);
     }
     let path = &rest[at..];
-    // Hosts that end in a number are addresses in one of several forms.
-    let is_name =
-        length > 0 && rest[length - 1].is_ascii_lowercase() || text[begin..begin + length].parse::<Ipv4Addr>().is_ok();
+    // A host whose last label begins with a digit may be an address in one of several forms.
+    let host = &text[begin..begin + length];
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let is_name = last.as_bytes().first().is_some_and(u8::is_ascii_lowercase) || host.parse::<Ipv4Addr>().is_ok();
     let is_simple = path.iter().all(|&byte| CLASS[usize::from(byte)] != OTHER)
         && matches!(path.first(), None | Some(b'/'))
-        && !path.windows(2).any(|pair| pair == b"/.");
+        && !path.windows(2).any(|pair| pair == b"/." || pair == b"%2");
     (is_name && is_simple && text.len() <= MOST_BYTES).then(|| Url {
         text: text.to_string(),
         is_secure,
@@ -245,6 +246,10 @@ mod tests {
             "http://[::1]/",
             "http://u@a/",
             "http://a/../b",
+            "http://a/%2e%2e/b",
+            "http://a:08/",
+            "http://0x7f.0.0.0xa/",
+            "http://0xa9fea9fe/",
             "http://a/#",
             "http://1/",
         ] {

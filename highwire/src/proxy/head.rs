@@ -75,7 +75,8 @@ impl FromRequest for Incoming {
             peer,
             window: Bytes::copy_from_slice(request.window),
             head: request.head.to_kept(),
-            length: request.head.length,
+            // The bytes of an extended CONNECT are not a body.
+            length: if is_connect { Length::Empty } else { request.head.length },
             upgrade: proposed.and_then(|proposed| HeaderValue::from_bytes(&proposed).ok()),
             version: request.version(),
         })
@@ -83,6 +84,23 @@ impl FromRequest for Incoming {
 }
 
 impl Incoming {
+    /// Keeps only the proposed protocols that are allowed. Returns false if the request needs another one.
+    pub(super) fn limit_upgrade(&mut self, allowed: &[String]) -> bool {
+        let Some(proposed) = self.upgrade.take() else { return true };
+        let proposed = String::from_utf8_lossy(proposed.as_bytes()).into_owned();
+        let is_allowed = |name: &&str| allowed.iter().any(|allowed| allowed.eq_ignore_ascii_case(name));
+        let kept = proposed.split(',').map(str::trim).filter(is_allowed).collect::<Vec<_>>().join(", ");
+        self.upgrade = HeaderValue::try_from(kept).ok().filter(|kept| !kept.is_empty());
+        // Without the protocol, an HTTP/1.1 request is an ordinary one (RFC 9110 section 7.8).
+        self.upgrade.is_some() || self.head.protocol.is_empty()
+    }
+
+    /// Returns true if the request has proposed this protocol.
+    pub(super) fn has_proposed(&self, protocol: &[u8]) -> bool {
+        let proposed = self.upgrade.iter().flat_map(|proposed| proposed.as_bytes().split(|&byte| byte == b','));
+        proposed.map(<[u8]>::trim_ascii).any(|proposed| proposed.eq_ignore_ascii_case(protocol.trim_ascii()))
+    }
+
     /// Returns the path and the query for an upstream, without the prefix, or the reason why the path is refused.
     pub(super) fn target(&self, prefix: &str) -> Result<String, &'static str> {
         if self.path == "*" {
@@ -92,7 +110,8 @@ impl Incoming {
         let path = match self.path.strip_prefix(prefix) {
             Some("") => "/",
             Some(rest) if rest.starts_with('/') => rest,
-            _ => &self.path,
+            // The route has matched, so the prefix is written in another way.
+            _ => return Err("the beginning of the path is encoded in an unusual way"),
         };
         Ok(match &self.query {
             Some(query) => format!("{path}?{query}"),
@@ -130,7 +149,13 @@ impl Incoming {
         let mut fields = Vec::with_capacity(self.head.fields.len() + 4);
         let named = connection_names(&self.head, &self.window);
         let mut before = None;
-        for (name, value) in each(&self.head, &self.window) {
+        for (sent, value) in each(&self.head, &self.window) {
+            // CGI programs read an underscore as a hyphen.
+            let has_underscore = sent.as_str().contains('_');
+            let name = match has_underscore {
+                true => HeaderName::try_from(sent.as_str().replace('_', "-")).unwrap_or_else(|_| sent.clone()),
+                false => sent.clone(),
+            };
             let is_forwarded = is_forwarded(&name);
             if name == header::TE {
                 if value.as_bytes().eq_ignore_ascii_case(b"trailers") {
@@ -140,7 +165,7 @@ impl Incoming {
                 // It is for this connection only.
             } else if name == header::HOST || name == header::EXPECT || name.as_str().starts_with("proxy-") {
                 // It is for this server.
-            } else if name.as_str().contains('_') && !keeps_underscores {
+            } else if has_underscore && (!keeps_underscores || is_forwarded) {
                 // A CGI program could read it as another field.
             } else if is_forwarded && forwarding == Forwarding::Append && name == "x-forwarded-for" {
                 before = Some(match before {
@@ -148,7 +173,7 @@ impl Incoming {
                     Some(before) => joined(&before, value.as_bytes()),
                 });
             } else if !is_forwarded || (forwarding == Forwarding::Append && name != "forwarded") {
-                fields.push((name, value));
+                fields.push((sent, value));
             }
         }
         self.forward(forwarding, before, &mut fields);
@@ -260,6 +285,9 @@ fn is_forwarded(name: &HeaderName) -> bool {
 /// Returns an error for a path that an upstream could read as another one.
 fn check(path: &str) -> Result<(), &'static str> {
     let bytes = path.as_bytes();
+    if path.contains("//") {
+        return Err("the path has an empty segment");
+    }
     if !bytes.contains(&b'%') && !bytes.contains(&b'.') && !bytes.contains(&b'\\') {
         return Ok(());
     }
@@ -303,6 +331,8 @@ mod tests {
             ("/a%20b", true),
             ("/a%2Fb", true),
             ("/a/.hidden", true),
+            ("//a", false),
+            ("/a//b", false),
             ("/a/..", false),
             ("/a/../b", false),
             ("/./a", false),

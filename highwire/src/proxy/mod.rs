@@ -22,7 +22,8 @@
 //! | a field whose name has an underscore | nothing, because CGI programs read it as one with a hyphen ([`Proxy::keep_underscores`]) |
 //! | `Host` | the upstream's, or the client's with [`Proxy::preserve_host`] |
 //! | `X-Forwarded-For`, `-Proto`, `-Host`, `Forwarded` | the client's address, scheme and host as we know them ([`Forwarding`]) |
-//! | a path with dot segments, also encoded, or a backslash or NUL | nothing: the client gets 400 |
+//! | a path with empty or dot segments, also encoded, or a backslash or NUL | nothing: the client gets 400 |
+//! | a protocol other than WebSocket in `Upgrade` | an ordinary request ([`Proxy::allow_upgrade`]) |
 //! | `Expect` | nothing: this server asks for the body itself |
 //!
 //! If no upstream can take a request, the client gets 502, or 504 if a time limit has passed. If an upstream ends in the
@@ -80,6 +81,8 @@ struct Shared {
     keeps_underscores: bool,
     buffers: bool,
     retries: usize,
+    /// The protocols that pass by Upgrade.
+    protocols: Vec<String>,
 }
 
 impl fmt::Debug for Proxy {
@@ -120,6 +123,7 @@ impl Proxy {
             keeps_underscores: false,
             buffers: false,
             retries: RETRIES,
+            protocols: vec!["websocket".to_string()],
         };
         Ok(Proxy { shared })
     }
@@ -153,6 +157,12 @@ impl Proxy {
     /// bodies.
     pub fn buffer_requests(mut self) -> Proxy {
         self.shared.buffers = true;
+        self
+    }
+
+    /// Passes another protocol than WebSocket by `Upgrade`. The proxy does not see what is in its bytes.
+    pub fn allow_upgrade(mut self, protocol: &str) -> Proxy {
+        self.shared.protocols.push(protocol.to_string());
         self
     }
 
@@ -211,7 +221,10 @@ impl IntoRoute<Proxying> for Proxy {
 
 impl Shared {
     /// Passes a request on, and returns the response.
-    async fn pass(&self, incoming: Incoming, content: Content) -> Response {
+    async fn pass(&self, mut incoming: Incoming, content: Content) -> Response {
+        if !incoming.limit_upgrade(&self.protocols) {
+            return Response::error(StatusCode::NOT_IMPLEMENTED, "this protocol does not pass here\n");
+        }
         let target = match incoming.target(&self.prefix) {
             Ok(target) => target,
             Err(why) => return Response::error(StatusCode::BAD_REQUEST, format!("{why}\n")),
@@ -225,12 +238,13 @@ impl Shared {
             let request = self.request(&incoming, &chosen, &target, std::mem::replace(&mut content, empty()));
             let failure = match client.send_to(chosen.url(), request).await {
                 Ok((answer, _)) => {
-                    chosen.answered(answer.status());
+                    chosen.answered();
                     return relay::response(*answer, &incoming, chosen);
                 }
                 Err((failure, again)) => {
                     chosen.failed(&failure);
-                    content = again.map_or_else(empty, |request| request.content);
+                    let Some(request) = again else { return refused(&failure) };
+                    content = request.content;
                     failure
                 }
             };

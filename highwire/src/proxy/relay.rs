@@ -64,6 +64,8 @@ pub(super) fn response(mut answer: Answer, incoming: &Incoming, chosen: Chosen) 
         AnswerBody::Empty => match announced.filter(|_| incoming.method == Method::HEAD) {
             // The engine announces this length, and polls no body for HEAD.
             Some(length) => streamed(Some(length), BodyStream::of(Bytes::new()), None),
+            // A length that the upstream has not announced must not be announced to the client.
+            None if incoming.method == Method::HEAD => streamed(None, BodyStream::of(Bytes::new()), None),
             None => Content::Bytes(Bytes::new()),
         },
         AnswerBody::Whole(bytes) => Content::Bytes(bytes),
@@ -72,6 +74,11 @@ pub(super) fn response(mut answer: Answer, incoming: &Incoming, chosen: Chosen) 
             passing(body, length, Some(chosen))
         }
         AnswerBody::Tunnel(upstream) => {
+            let protocol = answer.head.field(&answer.window, b"upgrade").unwrap_or_default();
+            if !incoming.has_proposed(protocol) && answer.head.status == 101 {
+                let text = "the server behind this one has accepted a protocol that was not proposed\n";
+                return Response::error(StatusCode::BAD_GATEWAY, text);
+            }
             if incoming.is_http2() {
                 // The key is ours; see `Incoming::fields`.
                 response.own_headers().retain(|(name, _)| *name != http::header::SEC_WEBSOCKET_ACCEPT);

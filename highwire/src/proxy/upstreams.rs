@@ -1,10 +1,10 @@
 //! The servers behind a proxy: which one gets a request, and which ones are healthy.
 
 use super::head::Incoming;
+use crate::Method;
 use crate::client::url::{self, Url};
 use crate::client::{Client, Error};
-use crate::{Method, StatusCode};
-use highwire_engine::client::{Failure, Request};
+use highwire_engine::client::{Failure, Request, Stage};
 use highwire_engine::context;
 use highwire_engine::time::{sleep, timeout};
 use highwire_io::{Instant, random};
@@ -108,11 +108,12 @@ impl Upstreams {
     }
 
     pub(super) fn set_balance(&mut self, balance: Balance) {
-        self.balance = balance;
+        // A clone with other settings has a state of its own.
+        (self.balance, self.owner) = (balance, Arc::default());
     }
 
     pub(super) fn set_check(&mut self, check: HealthCheck) {
-        self.check = Some(check);
+        (self.check, self.owner) = (Some(check), Arc::default());
     }
 
     /// Returns the state of the upstreams on the current worker.
@@ -150,8 +151,11 @@ struct Upstream {
     url: Rc<Url>,
     /// The number of requests in progress.
     pending: Cell<usize>,
-    /// The number of failures in a row, and the moment until which the upstream gets no requests because of them.
+    /// The number of failures in a row, and how often in a row the upstream was ejected because of them.
     failures: Cell<u32>,
+    ejections: Cell<u32>,
+    /// The moment of the last ejection, and the moment until which the upstream gets no requests.
+    ejected_at: Cell<Instant>,
     ejected_until: Cell<Instant>,
     /// True if the health checks have found the upstream unhealthy, and the number of answers in a row that say the
     /// opposite of that.
@@ -165,10 +169,19 @@ impl Upstream {
             url: Rc::new(url.clone()),
             pending: Cell::default(),
             failures: Cell::default(),
+            ejections: Cell::default(),
+            ejected_at: Cell::default(),
             ejected_until: Cell::default(),
             is_unhealthy: Cell::default(),
             against: Cell::default(),
         }
+    }
+
+    /// Forgets the failures.
+    fn absolve(&self) {
+        self.failures.set(0);
+        self.ejections.set(0);
+        self.ejected_until.set(Instant::default());
     }
 
     fn is_usable(&self) -> bool {
@@ -186,8 +199,7 @@ impl Upstream {
         self.against.set(if changes { 0 } else { against });
         if changes {
             self.is_unhealthy.set(!is_good);
-            self.failures.set(0);
-            self.ejected_until.set(Instant::default());
+            self.absolve();
             tracing::warn!(upstream = ?self.url, healthy = is_good, "the health of an upstream has changed");
         }
     }
@@ -229,7 +241,7 @@ impl Here {
         };
         let upstream = self.upstreams[at].clone();
         upstream.pending.set(upstream.pending.get() + 1);
-        Chosen { upstream, at }
+        Chosen { upstream, at, begun: context::now() }
     }
 
     /// Returns the candidate whose hash with the key is the largest (rendezvous hashing).
@@ -256,6 +268,7 @@ impl Here {
 pub(super) struct Chosen {
     upstream: Rc<Upstream>,
     at: usize,
+    begun: Instant,
 }
 
 impl Chosen {
@@ -267,42 +280,44 @@ impl Chosen {
         self.at
     }
 
-    /// Records an answer.
-    pub(super) fn answered(&self, status: StatusCode) {
-        // These three are a proxy's own, and say that something behind it has failed.
-        match status {
-            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => self.count(),
-            _ => self.upstream.failures.set(0),
-        }
+    /// Records an answer. Its status does not matter, because clients can cause most statuses.
+    pub(super) fn answered(&self) {
+        self.upstream.absolve();
     }
 
     /// Records that there was no answer.
     pub(super) fn failed(&self, failure: &Failure) {
-        // The others are not the upstream's fault.
-        let is_ours = matches!(
+        // The others are not the upstream's fault, or clients can cause them, as by a request that takes long.
+        let is_theirs = matches!(
             failure,
-            Failure::Invalid(_)
-                | Failure::Body(_)
-                | Failure::TooManyWaiting
-                | Failure::TooManyConnections
-                | Failure::NoMemory
-                | Failure::ShuttingDown
-                | Failure::Unsupported(_)
-                | Failure::Unsent
+            Failure::Resolve(_)
+                | Failure::Connect(_)
+                | Failure::Tls(_)
+                | Failure::Proxy(_)
+                | Failure::Malformed(_)
+                | Failure::Http2(..)
+                | Failure::Lost
+                | Failure::TimedOut(Stage::Resolve | Stage::Connect | Stage::Handshake)
         );
-        if !is_ours {
+        // Requests that began before the last ejection say nothing new.
+        if is_theirs && self.begun >= self.upstream.ejected_at.get() {
             self.count();
         }
     }
 
     fn count(&self) {
-        let failures = self.upstream.failures.get().saturating_add(1);
-        self.upstream.failures.set(failures);
-        if let Some(times) = failures.checked_sub(FAILURES) {
-            let time = EJECTION.saturating_mul(1 << times.min(10)).min(LONGEST_EJECTION);
-            self.upstream.ejected_until.set(context::now() + time);
-            tracing::warn!(upstream = ?self.upstream.url, failures, ?time, "an upstream gets no requests for a time");
+        let upstream = &self.upstream;
+        let failures = upstream.failures.get() + 1;
+        if failures < FAILURES {
+            return upstream.failures.set(failures);
         }
+        let ejections = upstream.ejections.get();
+        let time = EJECTION.saturating_mul(1 << ejections.min(10)).min(LONGEST_EJECTION);
+        upstream.failures.set(0);
+        upstream.ejections.set(ejections.saturating_add(1));
+        upstream.ejected_at.set(context::now());
+        upstream.ejected_until.set(context::now() + time);
+        tracing::warn!(upstream = ?upstream.url, ?time, "an upstream gets no requests for a time");
     }
 }
 

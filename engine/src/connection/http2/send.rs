@@ -302,7 +302,8 @@ impl Connection {
         self.proceed(worker, head, out);
         self.resume_if_wanted(out.queue);
         let Connection { transport, http2: Some(http2), .. } = self else { return };
-        if transport.link.is_some() && !has_unnumbered(http2) {
+        let has_late_wakes = std::mem::take(&mut http2.has_late_wakes);
+        if transport.link.is_some() && !has_late_wakes && !has_unnumbered(http2) {
             // What happens to a request of ours wakes its stream.
             return self.driven(worker, head, out);
         }
@@ -329,6 +330,8 @@ impl Connection {
         self.with_out(worker, queue, |connection, worker, out| {
             let Connection { transport, http2: Some(http2), .. } = &mut *connection else { return };
             if transport.is_late(worker) {
+                // The later turn drives the streams whose wakes it has missed.
+                http2.has_late_wakes = true;
                 return;
             }
             let begun = (worker.stopwatch)();

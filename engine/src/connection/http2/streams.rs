@@ -162,6 +162,8 @@ pub(crate) struct Http2 {
     /// granted to all of them.
     pub(in crate::connection) collecting: VecDeque<StreamRef>,
     pub(in crate::connection) granted: usize,
+    /// True if a stream was woken in a turn that had no time for it.
+    pub(in crate::connection) has_late_wakes: bool,
     /// True if a collected body has ended since the last grants, so others may be granted more.
     pub(in crate::connection) is_to_grant: bool,
 }
@@ -189,6 +191,7 @@ impl Http2 {
             fed: Vec::new(),
             collecting: VecDeque::new(),
             granted: 0,
+            has_late_wakes: false,
             is_to_grant: false,
         }
     }
