@@ -25,6 +25,8 @@ pub(crate) struct Link {
     room: Cell<usize>,
     /// True if the connection has no request.
     is_idle: Cell<bool>,
+    /// True if the connection was given a request.
+    has_begun: Cell<bool>,
     /// True if the pool lists this link among those that have room.
     pub(super) is_listed: Cell<bool>,
     /// True if the connection speaks HTTP/2.
@@ -56,6 +58,7 @@ impl Link {
             most: Cell::default(),
             room: Cell::default(),
             is_idle: Cell::default(),
+            has_begun: Cell::default(),
             is_listed: Cell::default(),
             is_http2: Cell::default(),
             is_closed: Cell::default(),
@@ -104,6 +107,7 @@ impl Link {
 
     /// Gives a request to the connection. The caller must have checked that there is room.
     pub(super) fn begin(&self, asking: Rc<Asking>) {
+        self.has_begun.set(true);
         self.room.set(self.room.get().saturating_sub(1));
         self.queue.borrow_mut().push_back(asking);
         self.wake();
@@ -125,6 +129,11 @@ impl Link {
         self.queue.borrow().is_empty()
     }
 
+    /// Returns true if the connection was given a request.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun.get()
+    }
+
     /// Returns true if the connection has no request.
     pub(super) fn is_idle(&self) -> bool {
         self.is_idle.get() && self.is_quiet()
@@ -142,7 +151,13 @@ impl Link {
         if self.is_closed.get() {
             return;
         }
-        let waiting = self.queue.borrow().len();
+        let mut waiting = self.queue.borrow().len();
+        if waiting > most && self.is_http2.get() {
+            // The server allows fewer requests than before. The others can be sent on another connection.
+            let unsent = self.queue.borrow_mut().split_off(most);
+            waiting = most;
+            unsent.into_iter().for_each(|asking| asking.fail(Failure::Unsent));
+        }
         let room = most.saturating_sub(waiting);
         if self.most.replace(most) < most && waiting > 0 {
             // A response has ended, or the server allows more requests.
@@ -170,6 +185,13 @@ impl Link {
     /// Returns true if the connection shall close when it has no request: because its pool is gone or has retired it.
     pub(crate) fn retires(&self) -> bool {
         self.retires.get() || self.origin.strong_count() == 0
+    }
+
+    /// Returns true if a connection that has no request in progress shall close: no request waits to be begun, and the
+    /// connection retires, or the worker shuts down and no request waits for a connection.
+    pub(crate) fn is_over(&self, is_shutting_down: bool) -> bool {
+        let is_awaited = || self.origin.upgrade().is_some_and(|origin| origin.has_waiting());
+        self.is_quiet() && (self.retires() || (is_shutting_down && !is_awaited()))
     }
 
     /// Records that the connection takes no more requests. The requests that it has not begun fail as unsent.

@@ -150,6 +150,11 @@ impl Origin {
         !self.is_removed.get()
     }
 
+    /// Returns true if requests wait for a connection.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.borrow().is_empty()
+    }
+
     /// Returns the number of connections that have no request.
     fn idle(&self) -> usize {
         self.free.borrow().iter().filter(|link| link.is_idle()).count()
@@ -297,6 +302,11 @@ impl Origin {
         links.swap_remove(at);
         drop(links);
         self.give_place();
+        if !link.has_begun() {
+            // A server that ends each connection before its first request must not be called again and again.
+            let next = self.waiting.borrow_mut().pop_front();
+            next.into_iter().for_each(|asking| asking.fail(Failure::Unsent));
+        }
         self.feed();
         self.forget_if_unused();
     }

@@ -289,7 +289,8 @@ impl Connection {
             if self.transport.blocked && is_idle {
                 return self.wait_for(Phase::Write, worker);
             }
-            if !is_idle || self.transport.ended || ((self.retires() || worker.draining) && self.has_no_requests()) {
+            let is_over = self.transport.link.as_ref().is_some_and(|link| link.is_over(worker.draining));
+            if !is_idle || self.transport.ended || is_over {
                 return self.finish(worker, out);
             }
         }
@@ -304,7 +305,8 @@ impl Connection {
 
     /// Begins a shutdown: the connection closes when it has no request.
     pub(super) fn drain_client(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        self.transport.link.iter().for_each(|link| link.retire());
+        // Requests of handlers that are still running may wait for a connection that is being opened.
+        self.transport.link.iter().filter(|link| !link.is_opening()).for_each(|link| link.retire());
         match self.http2 {
             Some(_) => self.settle_http2(worker, out),
             None => self.settle_client(worker, out),
@@ -316,11 +318,6 @@ impl Connection {
         self.transport.link.as_ref().is_some_and(|link| link.is_opening())
     }
 
-    /// Returns true if no request waits to be begun.
-    pub(super) fn has_no_requests(&self) -> bool {
-        self.transport.link.as_ref().is_some_and(|link| link.is_quiet())
-    }
-
     /// Reports to the pool how many requests the connection could begin. Called after each event.
     pub(crate) fn report(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) {
         let Some(link) = &self.transport.link else { return };
@@ -329,6 +326,10 @@ impl Connection {
         }
         if link.is_opening() || self.is_tunnel() {
             return;
+        }
+        if self.http2.as_ref().is_some_and(|http2| http2.http.peer_goes_away().is_some()) {
+            // The requests in progress go on. Those that are not begun can be sent on another connection.
+            return link.close();
         }
         let (is_idle, most) = match &self.http2 {
             None => {

@@ -405,6 +405,8 @@ impl Connection {
     pub(super) fn late(&mut self, number: u32, out: &mut Vec<u8>) -> Result<(), Failure> {
         match self.streams.ended(number) {
             Some(End::Own) => Ok(()),
+            // A client has begun and ended the stream itself, and the server may not know it yet.
+            None if self.role == Role::Client => Ok(()),
             Some(End::Complete) => Err(failure(Code::StreamClosed, "a frame for a stream that is over")),
             Some(End::Peer) => Err(failure(Code::StreamClosed, "a frame for a stream that the peer has reset")),
             None => {

@@ -42,7 +42,7 @@ impl Connection {
         http2.http.dropped(owed, &mut out.queue.output);
         let is_quiet = http2.http.open_streams() == 0;
         let is_done = self.transport.link.as_ref().is_some_and(|link| {
-            link.is_quiet() && (link.retires() || worker.draining || http2.http.peer_goes_away().is_some())
+            link.is_over(worker.draining) || (link.is_quiet() && http2.http.peer_goes_away().is_some())
         });
         if is_quiet && !waits_to_be_read && (self.transport.ended || http2.http.is_gone() || is_done) {
             return self.finish(worker, out);
