@@ -1,5 +1,5 @@
 //! Measures what a request costs the client: sends GET requests over a number of connections, and prints the CPU time of
-//! this process per request. `cargo xtask bench client` runs it beside other clients.
+//! this process per request. `cargo xtask bench clients` runs it beside other clients.
 //!
 //! ```text
 //! client_cost URL REQUESTS CONNECTIONS [STREAMS]

@@ -197,8 +197,8 @@ impl ClientBuilder {
         self.with_settings(|settings| settings.resolve_timeout = timeout)
     }
 
-    /// Sets the time limit for the wait for a connection, if all that the [bounds](Bounds) allow are busy; the default is
-    /// 30 seconds.
+    /// Sets the time limit for the wait until a connection takes the request, with the time to open one; the default is 30
+    /// seconds.
     pub fn pool_timeout(self, timeout: Duration) -> ClientBuilder {
         self.with_settings(|settings| settings.pool_timeout = timeout)
     }

@@ -57,6 +57,7 @@ pub use highwire_engine::client::{Bounds, Failure, Stage, Timeouts};
 
 use self::builder::Settings;
 use self::connect::Here;
+pub(crate) use self::send::is_idempotent;
 use crate::Method;
 use highwire_engine::context;
 use highwire_engine::time::timeout;

@@ -219,7 +219,7 @@ impl From<Failure> for Attempt {
 }
 
 /// Returns true if the effect of several equal requests is that of one (RFC 9110 section 9.2.2).
-fn is_idempotent(method: &Method) -> bool {
+pub(crate) fn is_idempotent(method: &Method) -> bool {
     matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE" | "QUERY")
 }
 

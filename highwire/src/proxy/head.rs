@@ -1,5 +1,6 @@
 //! The head of a request on its way to an upstream, and of a response on its way back.
 
+use crate::client::is_idempotent;
 use crate::request::FromRequest;
 use crate::{BodyUse, Peer, Request, Response, StatusCode};
 use bytes::Bytes;
@@ -136,7 +137,7 @@ impl Incoming {
 
     /// Returns true if the effect of several equal requests is that of one (RFC 9110 section 9.2.2).
     pub(super) fn is_idempotent(&self) -> bool {
-        matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE")
+        is_idempotent(&self.method)
     }
 
     /// Returns true if the request came over HTTP/2.

@@ -7,7 +7,7 @@
 //! let backends = Proxy::to(["http://127.0.0.1:9000", "http://127.0.0.1:9001"])?
 //!     .strip_prefix("/api")
 //!     .balance(Balance::LeastPending);
-//! let app = App::new().any("/api/{*rest}", backends);
+//! let app = App::new().proxy("/api", backends);
 //! # let _ = app;
 //! # Ok::<(), highwire::client::Error>(())
 //! ```
@@ -22,7 +22,7 @@
 //! | a field whose name has an underscore | nothing, because CGI programs read it as one with a hyphen ([`Proxy::keep_underscores`]) |
 //! | `Host` | the upstream's, or the client's with [`Proxy::preserve_host`] |
 //! | `X-Forwarded-For`, `-Proto`, `-Host`, `Forwarded` | the client's address, scheme and host as we know them ([`Forwarding`]) |
-//! | a path with empty or dot segments, also encoded, or a backslash or NUL | nothing: the client gets 400 |
+//! | a path with an empty segment, with dot segments, also encoded, or with a backslash or a control byte | nothing: the client gets 400 |
 //! | a protocol other than WebSocket in `Upgrade` | an ordinary request ([`Proxy::allow_upgrade`]) |
 //! | `Expect` | nothing: this server asks for the body itself |
 //!
@@ -62,7 +62,7 @@ const CONNECTIONS: usize = 4096;
 /// The most further attempts for one request.
 const RETRIES: usize = 2;
 
-/// A reverse proxy. It is a handler for a route, usually with [`App::any`](crate::App::any).
+/// A reverse proxy. It is a handler; [`App::proxy`](crate::App::proxy) adds its routes.
 #[derive(Clone)]
 #[must_use]
 pub struct Proxy {
@@ -105,7 +105,9 @@ impl Proxy {
     }
 
     /// Creates a proxy whose client has other settings, such as TLS, bounds, time limits, a unix socket or the version of
-    /// HTTP. `builder` is called twice, because requests that propose another protocol go over HTTP/1.1.
+    /// HTTP. `builder` is called twice, because requests that propose another protocol go over HTTP/1.1. Settings of whole
+    /// requests have no effect: `timeout`, `redirects`, `retries`, default fields, middleware, decompression. The defaults
+    /// are those of a client, not those of [`Proxy::to`].
     ///
     /// # Errors
     /// Returns an error if a URL or a setting is invalid or there is no upstream.

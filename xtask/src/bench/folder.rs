@@ -11,7 +11,8 @@ use super::tls;
 use crate::{Error, Result};
 
 /// The files of the static scenarios and their sizes in bytes.
-const FILES: &[(&str, u64)] = &[("1k.txt", 1024), ("100k.bin", 100_000), ("10m.bin", 10_000_000)];
+const FILES: &[(&str, u64)] =
+    &[("1k.txt", 1024), ("100k.bin", 100_000), ("2m.bin", 2_000_000), ("10m.bin", 10_000_000)];
 
 /// The folder of the files. The servers' folders are beside it, because hard links need the same file system.
 const COPY: &str = "target/bench-files";

@@ -2,6 +2,7 @@
 //!
 //! Figures from different days or machines cannot be compared, so every round runs each server once, in rotated order.
 
+mod clients;
 mod folder;
 mod idle;
 mod memory;
@@ -29,11 +30,13 @@ Measures Highwire side by side with floors (servers that parse nothing), peers (
 
 Usage: cargo xtask bench http   [--scenario NAME]... [--peers NAME,... | --against FILE] [--output FILE] [options]
        cargo xtask bench models [options]
+       cargo xtask bench clients [--rounds N]
        cargo xtask bench --list
 
   http     runs the scenarios; writes bench/http.md
   models   compares ways to wait for sockets, with 64, 512 and 10,000 connections; writes bench/models.md and
            bench/models.svg
+  clients  compares clients: Highwire's, a floor, hyper and reqwest; writes bench/clients.md
 
 Options:
   --rounds N        number of rounds; each runs every server once, in rotated order (default 5)
@@ -134,6 +137,15 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
             let _cubic = Cubic::set();
             models::run(root, &plan())
         }
+        Some("clients") => {
+            args.finish()?;
+            if !names.is_empty() || !peers.is_empty() || output.is_some() || against.is_some() {
+                return Err(Error::Usage("`bench clients` accepts --rounds only".into()));
+            }
+            clients::prepare(root)?;
+            let _cubic = Cubic::set();
+            clients::run(root, &plan())
+        }
         Some(client @ (idle::HOLD | memory::SIP)) => {
             let usage = || Error::Usage(format!("usage: bench {client} PORT PATH COUNT"));
             let mut next = || args.word().ok_or_else(usage);
@@ -145,7 +157,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
                 memory::sip(port, &path, count)
             }
         }
-        _ => Err(Error::Usage("`bench` needs `http` or `models`; see `cargo xtask bench --help`".into())),
+        _ => Err(Error::Usage("`bench` needs `http`, `models` or `clients`; see `cargo xtask bench --help`".into())),
     }
 }
 
@@ -156,7 +168,7 @@ fn http(root: &Path, plan: &Plan, scenarios: &[&Scenario], rivals: &Rivals<'_>, 
         let servers = scenario::servers(scenario.entrants, rivals);
         let mut body = format!("{}.\n\n{}\n", scenario.what, plan.machine);
         for (title, drive) in drives(root, scenario, &servers, plan)? {
-            let table = table::render(&measure_all(root, &servers, scenario.path, drive, plan.rounds));
+            let table = table::render("server", &measure_all(root, &servers, scenario.path, drive, plan.rounds));
             println!("\n{title}{table}");
             body.push_str(&format!("\n{title}{table}"));
             if let Some(line) = drive.line(FIRST_PORT, scenario.path) {

@@ -52,8 +52,8 @@ pub(super) fn run(root: &Path, plan: &Plan) -> Result<()> {
         println!("\n## {title}");
         let drive = Drive::Closed { connections, depth: 1, headers: false, seconds: plan.seconds };
         let rows = measure_all(root, &servers, "/hello", drive, plan.rounds);
-        let body = format!("{}\n\n{}", plan.machine, table::render(&rows));
-        println!("\n{}", table::render(&rows));
+        let body = format!("{}\n\n{}", plan.machine, table::render("server", &rows));
+        println!("\n{}", table::render("server", &rows));
         sections.push((title.clone(), body));
         groups.push((title, rows.iter().map(|row: &Row| row.median(REQUESTS)).collect()));
     }

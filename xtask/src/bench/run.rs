@@ -135,7 +135,7 @@ pub(super) fn free_port(mut ports: impl Iterator<Item = u16>) -> Result<u16> {
         .ok_or_else(|| Error::Failed("other programs listen on all ports for servers; end them".into()))
 }
 
-fn start(root: &Path, server: &Server, port: u16) -> Result<Served> {
+pub(super) fn start(root: &Path, server: &Server, port: u16) -> Result<Served> {
     let folder = Folder::for_server(root, server, port)?;
     let line: Vec<String> = server.line(port).iter().map(|word| word.replace("DIR", &folder.shown())).collect();
     let mut command = pinned(root, server.cpus, &line);
@@ -163,13 +163,13 @@ fn start(root: &Path, server: &Server, port: u16) -> Result<Served> {
 }
 
 /// A running server and its folder.
-struct Served {
+pub(super) struct Served {
     running: Running,
     _folder: Folder,
 }
 
 impl Served {
-    fn id(&self) -> u32 {
+    pub(super) fn id(&self) -> u32 {
         self.running.id()
     }
 }
@@ -179,7 +179,7 @@ impl Served {
 /// Our generator prints `Connections: N` when all connections are established, and then starts its clock. The CPU time
 /// counts from that line, so it does not contain the time to accept the connections. With other generators, the CPU
 /// time and the printed figures both contain that time.
-fn generate(root: &Path, line: &[String], server: u32) -> Result<(String, f64)> {
+pub(super) fn generate(root: &Path, line: &[String], server: u32) -> Result<(String, f64)> {
     let mut command = pinned(root, Some(&generator_cpu()), line);
     let child =
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| Error::doing(&line[0], error))?;

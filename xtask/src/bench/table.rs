@@ -18,9 +18,9 @@ pub(super) struct Row {
 /// The figures by which servers are compared with the first one. A table uses the first of them that its samples have.
 const JUDGED: &[&str] = &[CPU, CPU_CONNECTION, PEAK, CPU_GIGABYTE, MEMORY];
 
-/// Returns a table with a line per server and each figure as its median, smallest and largest value. If there are no
+/// Returns a table with a line per server, or another kind of program, and each figure as its median, smallest and largest value. If there are no
 /// samples, returns a line per server with the reason.
-pub(super) fn render(rows: &[Row]) -> String {
+pub(super) fn render(kind: &str, rows: &[Row]) -> String {
     let Some(sample) = rows.iter().find_map(|row| row.samples.first()) else {
         return rows.iter().fold(String::new(), |mut text, row| {
             let _ = writeln!(text, "{}: {}", row.name, row.failure.as_deref().unwrap_or("nothing was measured"));
@@ -29,7 +29,7 @@ pub(super) fn render(rows: &[Row]) -> String {
     };
     let names: Vec<&str> = sample.figures.iter().map(|figure| figure.name).collect();
     let judged = JUDGED.iter().find(|name| names.contains(name));
-    let mut text = String::from("| server |");
+    let mut text = format!("| {kind} |");
     for name in &names {
         let _ = write!(text, " {name}: median (min to max) |");
     }
@@ -171,7 +171,7 @@ mod tests {
             broken,
         ];
         assert_eq!(
-            render(&rows),
+            render("server", &rows),
             "| server | requests/s: median (min to max) | CPU µs/request: median (min to max) | CPU µs/request over the first | errors |\n\
              |---|---:|---:|---:|---|\n\
              | a | 20,000 (10,000 to 30,000) | 3.00 (2.00 to 4.00) | 1.000 | none |\n\
