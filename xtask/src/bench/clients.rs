@@ -43,7 +43,7 @@ const TASKS: &[Task] = &[
         name: "keep-alive",
         what: "64 connections, one request in flight on each, HTTP/1.1, 13-byte bodies",
         path: "/hello",
-        requests: 400_000,
+        requests: 300_000,
         connections: 64,
         streams: None,
         clients: &[HIGHWIRE, HIGHWIRE_AGAIN, FLOOR, HYPER, REQWEST],
@@ -52,7 +52,7 @@ const TASKS: &[Task] = &[
         name: "HTTP/2",
         what: "16 connections, 32 requests in flight on each, HTTP/2, 13-byte bodies",
         path: "/hello",
-        requests: 1_000_000,
+        requests: 500_000,
         connections: 16,
         streams: Some(32),
         clients: &[HIGHWIRE, HIGHWIRE_AGAIN, HYPER],
@@ -61,7 +61,7 @@ const TASKS: &[Task] = &[
         name: "large bodies",
         what: "100 connections, one request in flight on each, HTTP/1.1, bodies of 2 MB",
         path: "/2m.bin",
-        requests: 2_000,
+        requests: 1_000,
         connections: 100,
         streams: None,
         clients: &[HIGHWIRE, HIGHWIRE_AGAIN, HYPER, REQWEST],
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn clients_are_called_as_they_ask_to_be() {
         let line = |command| line(&TASKS[1], command, 80).join(" ");
-        assert_eq!(line(HYPER.1), "bench/peers/target/release/hyper-client http://127.0.0.1:80/hello 1000000 16 32");
+        assert_eq!(line(HYPER.1), "bench/peers/target/release/hyper-client http://127.0.0.1:80/hello 500000 16 32");
         assert_eq!(line("a PORT"), "a 80 32");
     }
 }
