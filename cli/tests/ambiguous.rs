@@ -265,8 +265,7 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        programs::stop(&mut self.0);
     }
 }
 

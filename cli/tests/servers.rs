@@ -28,8 +28,7 @@ struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        programs::stop(&mut self.child);
     }
 }
 

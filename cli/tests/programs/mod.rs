@@ -6,8 +6,9 @@
 use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
 
 /// Makes a test for each pair of an engine and a function. The function gets the engine's name as its argument.
 macro_rules! on_every_engine {
@@ -29,6 +30,20 @@ pub(crate) fn program(names: &[&str]) -> Option<PathBuf> {
         not_run(&format!("{} is not installed", names.join(" or ")));
     }
     found
+}
+
+/// Ends a program by SIGTERM, so that it ends its own processes, too; by SIGKILL if it has not ended after ten seconds.
+pub(crate) fn stop(child: &mut Child) {
+    let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    let begun = Instant::now();
+    while child.try_wait().is_ok_and(|status| status.is_none()) {
+        if begun.elapsed() > Duration::from_secs(10) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return;
+        }
+        std::thread::yield_now();
+    }
 }
 
 /// Returns a port for a program that cannot choose one itself. The system gives ports of this range to nobody who does not
