@@ -5,7 +5,6 @@ use super::request::{Answer, Interim, Request};
 use crate::response::Content;
 use bytes::Bytes;
 use highwire_io::Instant;
-use http::StatusCode;
 use std::cell::{Ref, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -181,11 +180,6 @@ impl Asked {
                 Poll::Pending => return Poll::Pending,
             }
         }
-    }
-
-    /// Returns the status of the first interim response that waits.
-    pub fn next_interim(&self) -> Option<StatusCode> {
-        self.asking.inner.borrow().interims.front().map(|interim| interim.status)
     }
 
     /// Returns true if no connection has begun to send the request, because none had room.

@@ -12,7 +12,6 @@ use crate::exchange::lifecycle::Lifecycle;
 use crate::raw::Raw;
 use crate::service::Service;
 use crate::worker::WorkerContext;
-use highwire_io::Queue;
 use highwire_proto::h1::state::State;
 use highwire_proto::{Head, Role, h1};
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -319,7 +318,7 @@ impl Connection {
     }
 
     /// Reports to the pool how many requests the connection could begin. Called after each event.
-    pub(crate) fn report(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) {
+    pub(crate) fn report(&mut self, worker: &WorkerContext<impl Service>) {
         let Some(link) = &self.transport.link else { return };
         if self.transport.is_ending() {
             return link.close();
@@ -344,7 +343,6 @@ impl Connection {
             Some(http2) => (http2.http.open_streams() == 0, http2.room(worker.rules.streams)),
         };
         link.update(is_idle, most);
-        let _ = queue;
     }
 }
 

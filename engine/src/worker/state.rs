@@ -186,7 +186,7 @@ impl<S: Service> WorkerState<S> {
         let done = catch_unwind(AssertUnwindSafe(|| {
             act(connection, worker, head, queue);
             if connection.link().is_some() {
-                connection.report(worker, queue);
+                connection.report(worker);
             }
         }));
         worker.lend_server_rules();

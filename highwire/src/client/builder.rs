@@ -54,11 +54,14 @@ pub(super) struct Settings {
     pub(super) tls: Tls,
 }
 
-/// The TLS settings, and the configuration that was made of them.
+/// The TLS settings, and the configurations.
 #[cfg(feature = "tls")]
 #[derive(Default)]
 pub(super) struct Tls {
     pub(super) settings: ClientTls,
+    /// The configuration that the program has made, if it has.
+    pub(super) given: Option<Arc<ClientConfig>>,
+    /// The configuration for all connections, since the first one was made.
     pub(super) config: OnceLock<Arc<ClientConfig>>,
     pub(super) name: Option<ServerName<'static>>,
 }
@@ -270,7 +273,7 @@ impl ClientBuilder {
     #[cfg(feature = "tls")]
     #[doc(alias = "use_preconfigured_tls")]
     pub fn tls_config(self, config: Arc<ClientConfig>) -> ClientBuilder {
-        self.with_settings(|settings| settings.tls.config = config.into())
+        self.with_settings(|settings| settings.tls.given = Some(config))
     }
 
     /// Sets the name that TLS servers must have and that they get as SNI, in place of the URL's host.

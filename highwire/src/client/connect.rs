@@ -75,7 +75,7 @@ impl Here {
             protocol => protocol,
         };
         let target = Target { host: host.to_string(), port, is_secure, via };
-        let origin = self.pool.origin(&key, protocol, || open(target, protocol, settings.clone()));
+        let origin = self.pool.origin(&key, protocol, || open(target, settings.clone()));
         let place = Place { origin, host: url.authority().into(), proxy: whole };
         if place.proxy.is_none() {
             *self.last.borrow_mut() = Some(Last { prefix: url.origin().into(), place: place.clone() });
@@ -93,15 +93,14 @@ struct Target {
 }
 
 /// Returns the function that opens the connections of an origin.
-fn open(target: Target, protocol: Protocol, settings: Arc<Settings>) -> Box<Open> {
+fn open(target: Target, settings: Arc<Settings>) -> Box<Open> {
     let target = Rc::new(target);
     Box::new(move || {
         let (target, settings) = (target.clone(), settings.clone());
         Box::pin(async move {
             // The system's certificates may have to be read first.
             #[cfg(feature = "tls")]
-            let tls = if target.is_secure { Some(tls(&target, protocol, &settings).await?) } else { None };
-            let _ = (protocol, target.is_secure);
+            let tls = if target.is_secure { Some(tls(&target, &settings).await?) } else { None };
             Ok(Opened {
                 stream: reach(&target, &settings).await?,
                 #[cfg(feature = "tls")]
@@ -173,7 +172,6 @@ async fn within<T>(
 #[cfg(feature = "tls")]
 async fn tls(
     target: &Target,
-    protocol: Protocol,
     settings: &Settings,
 ) -> Result<(Arc<highwire_engine::tls::ClientConfig>, highwire_engine::tls::ServerName<'static>), Failure> {
     use highwire_engine::tls::ServerName;
@@ -182,22 +180,23 @@ async fn tls(
         None => ServerName::try_from(target.host.clone())
             .map_err(|_| Failure::Tls(format!("{} is not a name for a certificate", target.host)))?,
     };
-    let config = match settings.tls.config.get() {
-        Some(config) => config.clone(),
+    if let Some(config) = settings.tls.config.get() {
+        return Ok((config.clone(), name));
+    }
+    let mut config = match &settings.tls.given {
+        Some(given) => (**given).clone(),
         None => {
             let tls = settings.tls.settings.clone();
             let built =
                 crate::spawn_blocking(move || tls.build()).await.map_err(|error| Failure::Tls(error.to_string()))?;
-            let built = built.map_err(|error| Failure::Tls(error.to_string()))?;
-            settings.tls.config.get_or_init(|| Arc::new(built)).clone()
+            built.map_err(|error| Failure::Tls(error.to_string()))?
         }
     };
-    let mut config = (*config).clone();
-    config.alpn_protocols = match protocol {
+    config.alpn_protocols = match settings.protocol {
         Protocol::Http2 => vec![b"h2".to_vec()],
         Protocol::Http11 => vec![b"http/1.1".to_vec()],
         Protocol::Http10 => vec![b"http/1.0".to_vec()],
         _ => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
     };
-    Ok((Arc::new(config), name))
+    Ok((settings.tls.config.get_or_init(|| Arc::new(config)).clone(), name))
 }

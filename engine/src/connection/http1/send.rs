@@ -154,14 +154,7 @@ impl Connection {
         out: &mut Out<'_>,
     ) {
         match content {
-            Content::Bytes(bytes) if bytes.len() <= INLINE_BYTES => {
-                let sent = self.http.send_data(&bytes, &mut out.queue.output);
-                let sent = sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {}));
-                if let Err(error) = sent {
-                    self.broken_answer(error, worker, out);
-                }
-            }
-            Content::Bytes(bytes) if out.tls.is_some() && !self.http.withholds_body() => {
+            Content::Bytes(bytes) if bytes.len() > INLINE_BYTES && out.tls.is_some() && !self.http.withholds_body() => {
                 // Sends the body in parts, so that it is encrypted as the peer takes it and not all at once.
                 let length = Some(bytes.len() as u64);
                 let body = Streamed { length, body: BodyStream::of(bytes), trailers: None };
@@ -169,7 +162,10 @@ impl Connection {
                 self.pump(worker, out);
             }
             Content::Bytes(bytes) => {
-                let sent = self.send_apart(bytes, worker, out);
+                let sent = match bytes.len() {
+                    0..=INLINE_BYTES => self.http.send_data(&bytes, &mut out.queue.output),
+                    _ => self.send_apart(bytes, worker, out),
+                };
                 let sent = sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {}));
                 if let Err(error) = sent {
                     self.broken_answer(error, worker, out);
