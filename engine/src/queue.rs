@@ -45,6 +45,12 @@ impl<T> Queue<T> {
         first
     }
 
+    /// Takes the first element, if there is no other one.
+    #[inline]
+    pub(crate) fn pop_only(&mut self) -> Option<T> {
+        if self.rest.is_none() { self.first.take() } else { None }
+    }
+
     #[inline]
     pub(crate) fn back_mut(&mut self) -> Option<&mut T> {
         self.rest.as_mut().and_then(|rest| rest.back_mut()).or(self.first.as_mut())
@@ -66,6 +72,10 @@ mod tests {
             } else {
                 queue.push_back(number);
                 naive.push_back(number);
+            }
+            if random.below(100) == 0 {
+                let only = (naive.len() == 1).then(|| naive.pop_front()).flatten();
+                assert_eq!(queue.pop_only(), only);
             }
             assert_eq!((queue.is_empty(), queue.back_mut().copied()), (naive.is_empty(), naive.back().copied()));
         }

@@ -2,32 +2,23 @@
 //! limits, proxies, TLS.
 #![cfg(feature = "json")]
 
+mod served;
+
 use bytes::Bytes;
 use highwire::client::{
     Body, Bounds, Client, Error, Next, Redirects, Request, Timeouts, block_on, blocking, from_fn, multipart,
 };
-use highwire::server::Handle;
 use highwire::{
     App, BodyUse, FromRequest, HeaderValue, InterimResponses, Json, Multipart, Path, RawQuery, Response, State,
     StatusCode, Upgrade, header,
 };
+use served::{serve, stop};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-
-fn serve(app: App) -> (Handle, String) {
-    let server = app.configure(|config| config.workers = 1).listen("127.0.0.1:0").expect("an address");
-    let address = server.addresses()[0].clone();
-    (server.start().expect("cannot start"), format!("http://{address}"))
-}
-
-fn stop(handle: Handle) {
-    handle.abort();
-    handle.join().expect("cannot stop");
-}
 
 /// Runs a test with a server for each version of HTTP.
 fn on_both<F: Future>(app: impl Fn() -> App, test: impl Fn(Client, String) -> F) {
@@ -36,7 +27,7 @@ fn on_both<F: Future>(app: impl Fn() -> App, test: impl Fn(Client, String) -> F)
         let builder = Client::builder();
         let builder = if is_http2 { builder.http2_prior_knowledge() } else { builder };
         block_on(test(builder.build().expect("a client"), url)).expect("a worker");
-        stop(handle);
+        stop([handle]);
     }
 }
 
@@ -209,7 +200,7 @@ fn redirects_follow_their_rules() {
         assert_eq!(response.status(), StatusCode::TEMPORARY_REDIRECT);
     })
     .expect("a worker");
-    stop(handle);
+    stop([handle]);
 }
 
 /// A server that closes each connection after a number of requests, without a word, when the next one has come. Returns
@@ -339,7 +330,7 @@ fn every_wait_has_its_time_limit() {
         assert!(unknown.is_connect(), "{unknown}");
     })
     .expect("a worker");
-    stop(handle);
+    stop([handle]);
 }
 
 #[test]
@@ -402,7 +393,7 @@ fn an_upgrade_gives_the_stream() {
         assert_eq!(stream.read().await.expect("bytes").expect("bytes"), "hello");
     })
     .expect("a worker");
-    stop(handle);
+    stop([handle]);
 }
 
 #[test]
@@ -424,7 +415,7 @@ fn middleware_sees_and_changes_requests_and_responses() {
         assert_eq!(response.text().await.expect("a body"), "GET 0 authorization ");
     })
     .expect("a worker");
-    stop(handle);
+    stop([handle]);
 }
 
 #[test]
@@ -457,7 +448,7 @@ fn many_requests_share_a_bounded_number_of_connections() {
             assert_eq!(client.connections(), (client.connections().0, client.connections().0));
         })
         .expect("a worker");
-        stop(handle);
+        stop([handle]);
     }
 }
 
@@ -493,10 +484,10 @@ fn a_handler_calls_another_server_on_its_own_worker() {
     for _ in 0..3 {
         assert_eq!(client.get(&url).send().expect("a response").text().expect("a body"), "from behind");
     }
-    stop(back);
+    stop([back]);
     let late = client.get(&url).send().expect("a response");
     assert_eq!(late.status(), StatusCode::BAD_GATEWAY);
-    stop(front);
+    stop([front]);
 }
 
 #[test]
@@ -506,5 +497,5 @@ fn a_blocking_response_can_be_read() {
     let mut response = blocking::Client::new().expect("a client").get(&url).send().expect("a response");
     response.read_to_string(&mut text).expect("text");
     assert_eq!(text.len(), 100_000);
-    stop(handle);
+    stop([handle]);
 }

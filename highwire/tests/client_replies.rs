@@ -369,9 +369,9 @@ fn sizes(table: &mut Table) {
     let reply = format!("{HEAD}Content-Length: 2000000\r\n\r\n{}", "x".repeat(2_000_000));
     table.add("a body that is longer than the caller allows", reply, Stays, "body TooLarge", false);
     let reply = format!("{HEAD}Content-Length: 9000000000000000000\r\n\r\nx");
-    table.add("a length of 9 exabytes", reply, Ends, "body CutShort", false);
+    table.add("a length of 9 exabytes", reply, Ends, "body TooLarge", false);
     let reply = format!("{HEAD}Content-Length: 9999999999999999999\r\n\r\nx");
-    table.add("the largest length", reply, Ends, "body CutShort", false);
+    table.add("the largest length", reply, Ends, "body TooLarge", false);
 }
 
 /// Sends the replies: the number in a request's path is that of the row.

@@ -1,25 +1,17 @@
 //! Tests of the ways of the client to a server: proxies, TLS, unix sockets; and of compressed bodies.
 
+mod served;
+
 use highwire::client::{Client, Proxy, block_on};
 #[cfg(feature = "tls")]
 use highwire::client::{ClientBuilder, Error};
 use highwire::server::Handle;
 use highwire::{App, FromRequest, Response};
+use served::{serve, stop};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-fn serve(app: App) -> (Handle, String) {
-    let server = app.configure(|config| config.workers = 1).listen("127.0.0.1:0").expect("an address");
-    let address = server.addresses()[0].clone();
-    (server.start().expect("cannot start"), format!("http://{address}"))
-}
-
-fn stop(handle: Handle) {
-    handle.abort();
-    handle.join().expect("cannot stop");
-}
 
 /// A proxy for one connection at a time, which counts its connections: HTTP with CONNECT, or SOCKS5.
 fn proxy(is_socks: bool) -> (String, Arc<AtomicUsize>) {
@@ -112,7 +104,7 @@ fn requests_go_through_proxies() {
         assert_eq!(response.text().await.expect("a body"), "http://unknown.invalid/ unknown.invalid Basic dTpw");
     })
     .expect("a worker");
-    stop(handle);
+    stop([handle]);
 }
 
 /// Says the target, the authority and the credentials for a proxy.
@@ -174,7 +166,7 @@ mod tls {
             assert!(refused.is_builder(), "{refused}");
         })
         .expect("a worker");
-        stop(handle);
+        stop([handle]);
     }
 
     #[test]
@@ -189,7 +181,7 @@ mod tls {
         })
         .expect("a worker");
         assert_eq!(count.load(Ordering::SeqCst), 1);
-        stop(handle);
+        stop([handle]);
     }
 
     #[test]
@@ -200,7 +192,7 @@ mod tls {
             assert!(error.is_connect() && error.to_string().contains("TLS"), "{error}");
         })
         .expect("a worker");
-        stop(handle);
+        stop([handle]);
     }
 }
 
@@ -227,7 +219,7 @@ fn compressed_bodies_are_decoded_within_bounds() {
         assert!(bomb.expect_err("an error").is_body());
     })
     .expect("a worker");
-    stop(handle);
+    stop([handle]);
 }
 
 #[cfg(unix)]
@@ -240,5 +232,5 @@ fn requests_go_to_a_unix_socket() {
     let client = Client::builder().unix_socket(&path).build().expect("a client");
     let text = block_on(async { client.get("http://service.example/").send().await?.text().await });
     assert_eq!(text.expect("a worker").expect("a response"), "service.example");
-    stop(handle);
+    stop([handle]);
 }

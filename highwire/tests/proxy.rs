@@ -1,30 +1,19 @@
 //! Tests of the reverse proxy over sockets: heads, bodies, other protocols, further attempts, the health of upstreams.
 
+mod served;
+
 use bytes::Bytes;
 use highwire::client::{Body, Client, Timeouts, block_on};
 use highwire::proxy::{Balance, Forwarding, HealthCheck, Proxy};
-use highwire::server::Handle;
 use highwire::ws::{Connect, Message, WebSocket};
 use highwire::{App, FromRequest, HeaderValue, Request, Response, StatusCode, Upgrade, header};
+use served::{serve, stop};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-
-fn serve(app: App) -> (Handle, String) {
-    let server = app.configure(|config| config.workers = 1).listen("127.0.0.1:0").expect("an address");
-    let url = format!("http://{}", server.addresses()[0]);
-    (server.start().expect("cannot start"), url)
-}
-
-fn stop(handles: impl IntoIterator<Item = Handle>) {
-    for handle in handles {
-        handle.abort();
-        handle.join().expect("cannot stop");
-    }
-}
 
 /// The head of a request, as an upstream sees it.
 struct Seen(String);

@@ -29,6 +29,12 @@
 //! pauses it or the driver reports `Ended` or `Failed`. The driver reports `Ended` and `Failed` at most once per socket
 //! each, `Failed` possibly after `Ended`. It reports no bytes after either.
 //!
+//! With [`Op::ReceiveInto`](crate::Op::ReceiveInto), the loop lends a buffer for the next bytes of one socket, so that
+//! many bytes need no copy and few calls. Bytes that the driver received before it started the operation are still
+//! reported with `Received`; the loop can take the buffer back until then ([`Queue::take_back`]). From the start until
+//! `ReceivedInto`, the driver reports no `Received` for the socket, and ignores operations that pause or resume
+//! receiving.
+//!
 //! **Closing.** Once a `Close` or `Abort` has started, no completion names the socket's id. After `Close`, the driver
 //! closes the descriptor when the queued bytes are sent. It resets the connection if that takes longer than
 //! [`limit::LINGER`](crate::limit::LINGER). While all closed sockets together hold more than

@@ -24,6 +24,7 @@ pub mod testing;
 pub mod wake;
 
 mod connecting;
+mod landing;
 mod outgoing;
 mod readiness;
 mod slots;

@@ -113,6 +113,17 @@ pub enum Op {
         /// The socket.
         socket: SocketId,
     },
+    /// Receive once into a buffer of the loop instead of the driver's own memory. When bytes have arrived,
+    /// [`Completion::ReceivedInto`] gives the buffer back, and receiving is paused. Receiving need not be resumed
+    /// before. The driver drops the buffer if the connection ends or fails first, or if the loop closes the socket.
+    ReceiveInto {
+        /// The socket.
+        socket: SocketId,
+        /// The buffer, whose spare capacity gets the bytes.
+        buffer: Vec<u8>,
+        /// The most bytes to receive. At least one.
+        room: usize,
+    },
     /// Open a connection. Unless the loop cancels the attempt, [`Completion::Connected`] or
     /// [`Completion::ConnectFailed`] follows.
     Connect {
@@ -188,6 +199,15 @@ pub enum Completion<'a> {
         /// The received bytes, valid only during the call.
         bytes: &'a [u8],
     },
+    /// Bytes were received into the buffer of [`Op::ReceiveInto`]. Receiving is paused now.
+    ReceivedInto {
+        /// The socket.
+        socket: SocketId,
+        /// The buffer with the received bytes at its end.
+        buffer: Vec<u8>,
+        /// The number of received bytes, at least 1.
+        count: usize,
+    },
     /// The peer has ended its sending direction. This does not end our sending direction.
     Ended {
         /// The socket.
@@ -242,6 +262,15 @@ impl Queue {
     /// Returns true if a queued operation cancels the connection attempt with this token.
     pub(crate) fn cancels(&self, attempt: u64) -> bool {
         self.ops.iter().any(|op| matches!(op, Op::CancelConnect { token } if *token == attempt))
+    }
+
+    /// Takes back the buffer of a queued [`Op::ReceiveInto`] for a socket, if the driver has not started it.
+    pub fn take_back(&mut self, socket: SocketId) -> Option<Vec<u8>> {
+        let of_socket = |op: &Op| matches!(op, Op::ReceiveInto { socket: of, .. } if *of == socket);
+        let Op::ReceiveInto { buffer, .. } = self.ops.remove(self.ops.iter().rposition(of_socket)?) else {
+            return None;
+        };
+        Some(buffer)
     }
 
     /// Adds an operation.

@@ -82,13 +82,13 @@ fn locked(record: &Shared) -> std::sync::MutexGuard<'_, Record> {
 
 /// Returns the body of the response to a request.
 fn response_body(number: u64) -> Vec<u8> {
-    let length = [0, 10, 3_000, 90_000][(number % 4) as usize];
+    let length = [0, 10, 3_000, 300_000][(number % 4) as usize];
     (0..length).map(|at| (number as usize * 31 + at) as u8).collect()
 }
 
 /// Returns the body of a request.
 fn request_body(number: u64) -> Vec<u8> {
-    let length = [1, 2_000, 70_000][(number % 3) as usize];
+    let length = [1, 2_000, 250_000][(number % 3) as usize];
     (0..length).map(|at| (number as usize * 17 + at) as u8).collect()
 }
 
@@ -125,7 +125,7 @@ fn server(record: &Shared) -> App {
         .post("/{number}", whole(true))
 }
 
-/// What the client's worker is told.
+/// The task of the client's worker: which requests it sends.
 struct Orders {
     record: Shared,
     client: Client,

@@ -46,8 +46,8 @@ pub(crate) fn stop(child: &mut Child) {
     }
 }
 
-/// Returns a port for a program that cannot choose one itself. The system gives ports of this range to nobody who does not
-/// ask for one, so that no other test gets it in the meantime.
+/// Returns a port for a program that cannot choose one itself. The range lies outside of the system's ephemeral ports, so
+/// no socket of another test gets the port by chance in the meantime.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {

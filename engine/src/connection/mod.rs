@@ -157,6 +157,9 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
+        if self.transport.lands {
+            self.take_off(out.queue);
+        }
         if self.is_tunnel() {
             self.received_raw(bytes, worker, out);
         } else if self.transport.unread.is_empty() {
@@ -197,7 +200,7 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
-        self.transport.ended = true;
+        (self.transport.ended, self.transport.lands) = (true, false);
         // The flag is never cleared, because the end of the TCP stream usually follows the peer's close_notify.
         self.transport.end_said |= is_said;
         // Any bytes in `sealed` arrived before the end. `proceed_tls` decrypts them first and then calls this function
@@ -359,9 +362,10 @@ impl Connection {
         if self.transport.work.is_unfinished() { UNREAD_BYTES / 4 } else { UNREAD_BYTES }
     }
 
-    /// Resumes receiving if it is paused and no reason for the pause is left.
+    /// Resumes receiving if it is paused and no reason for the pause is left, or receives the next bytes into the memory
+    /// of a body's reader.
     pub(super) fn resume_if_wanted(&mut self, queue: &mut Queue) {
-        if !self.transport.paused {
+        if self.land(queue) || !self.transport.paused {
             return;
         }
         let raw_is_full = self.tunnel().is_some_and(|tunnel| tunnel.raw.borrow().paused);

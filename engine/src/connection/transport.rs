@@ -36,6 +36,8 @@ pub(super) struct Transport {
     pub(super) blocked: bool,
     /// True if receiving is paused.
     pub(super) paused: bool,
+    /// True if the driver has a buffer of a body's reader for the next bytes. Receiving counts as paused then.
+    pub(super) lands: bool,
     /// True if the peer has ended its direction.
     pub(super) ended: bool,
     /// True if the peer itself has signaled the end of its direction: by FIN without TLS, by close_notify with TLS.
@@ -66,6 +68,7 @@ impl Transport {
             end_sent: false,
             blocked: false,
             paused: false,
+            lands: false,
             ended: false,
             end_said: false,
             end_seen: false,

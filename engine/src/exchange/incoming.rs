@@ -1,7 +1,7 @@
 //! The incoming half of an exchange: the peer's message. On a server it is the request; on a client, the response.
 
 use super::state::{State, Step};
-use crate::body::{Body, BodyError, BodyQueue};
+use crate::body::{Body, BodyError, BodyQueue, cost, lend};
 use crate::request::BodyUse;
 use highwire_proto::Head;
 use http::{HeaderName, HeaderValue};
@@ -59,7 +59,7 @@ impl Incoming {
     pub(crate) fn collect(&mut self, head: &Head, window: &[u8]) {
         self.state.take(Step::Collect);
         let (head, window) = (head.to_kept(), window.to_vec());
-        self.whole = Some(Box::new(Collect { head, window, body: Vec::new() }));
+        self.whole = Some(Box::new(Collect { head, window, body: Vec::new(), lent: 0 }));
     }
 
     /// Records that the peer's bytes belong to a tunnel from now on.
@@ -108,6 +108,27 @@ impl Incoming {
         (body_use, has_let_go)
     }
 
+    /// Lends the buffer of a body that is taken as a whole, to receive up to `left` missing bytes into it. Returns the
+    /// buffer, and how many bytes may be received. The buffer must be given to [`take_back`](Self::take_back) before
+    /// [`receive`](Self::receive) is called.
+    pub(crate) fn lend(&mut self, left: u64) -> Option<(Vec<u8>, usize)> {
+        if let Some(whole) = &mut self.whole {
+            let (buffer, room) = lend(&mut whole.body, left)?;
+            whole.lent = buffer.len() + room;
+            return Some((buffer, room));
+        }
+        self.parts.as_ref()?.borrow_mut().lend(left)
+    }
+
+    /// Takes back a lent buffer, and drops it if no reader is left.
+    pub(crate) fn take_back(&mut self, buffer: Vec<u8>) {
+        match (&mut self.whole, &self.parts) {
+            (Some(whole), _) => (whole.body, whole.lent) = (buffer, 0),
+            (None, Some(parts)) => parts.borrow_mut().take_back(buffer),
+            (None, None) => {}
+        }
+    }
+
     /// Completes the message. Returns the effect on the handler.
     pub(super) fn end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>) -> Ended {
         // A body that was cut may still be received to its end; its bytes are dropped.
@@ -152,12 +173,13 @@ impl Incoming {
         self.parts.is_some()
     }
 
-    /// Returns true if at least [`INCOMING_BYTES`] wait for the reader and the body has not ended. The reader then
+    /// Returns true if at least [`INCOMING_BYTES`] wait for the reader, or more bytes than it accepts if it takes the body
+    /// as a whole, and the body has not ended. The reader then
     /// wakes the exchange when it takes a part, until a later call returns false.
     pub(crate) fn is_full(&self) -> bool {
         let Some(parts) = &self.parts else { return false };
         let mut parts = parts.borrow_mut();
-        parts.paused = parts.held >= INCOMING_BYTES && !parts.is_finished();
+        parts.paused = parts.is_full(INCOMING_BYTES) && !parts.is_finished();
         parts.paused
     }
 
@@ -175,7 +197,7 @@ impl Incoming {
 
     /// Returns the number of bytes that the message holds.
     pub(super) fn held(&self) -> usize {
-        self.whole.as_ref().map_or(0, |whole| whole.body.capacity() + whole.window.capacity())
+        self.whole.as_ref().map_or(0, |whole| cost(&whole.body) + whole.lent + whole.window.capacity())
             + self.parts.as_ref().map_or(0, |parts| parts.borrow().held)
     }
 }
@@ -195,6 +217,8 @@ pub(crate) struct Collect {
     pub(super) head: Head,
     pub(super) window: Vec<u8>,
     pub(super) body: Vec<u8>,
+    /// The number of bytes that the body costs while it is lent.
+    lent: usize,
 }
 
 impl Collect {

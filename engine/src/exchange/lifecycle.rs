@@ -230,15 +230,34 @@ pub(crate) trait Lifecycle: Carrier {
     /// Receives bytes of the request's body for the handler, or drops them, and checks the body's limit. Returns how
     /// the body is used.
     fn data(&mut self, data: &[u8], worker: &mut WorkerContext<impl Service>) -> BodyUse {
-        let (body_use, has_let_go) =
-            self.exchange().map_or((BodyUse::None, false), |exchange| exchange.incoming.receive(data));
+        let received = self.exchange().map_or((BodyUse::None, false), |exchange| exchange.incoming.receive(data));
+        self.count_data(received, data.len(), worker)
+    }
+
+    /// Does what [`data`](Self::data) does for `count` bytes that were received into the lent buffer of the body's
+    /// reader.
+    fn landed(&mut self, buffer: Vec<u8>, count: usize, worker: &mut WorkerContext<impl Service>) -> BodyUse {
+        let Some(exchange) = self.exchange() else { return BodyUse::None };
+        exchange.incoming.take_back(buffer);
+        let received = exchange.incoming.receive(&[]);
+        self.count_data(received, count, worker)
+    }
+
+    /// Counts received bytes of the body, and checks the body's limit. `received` is the result of
+    /// [`Incoming::receive`](super::Incoming::receive).
+    fn count_data(
+        &mut self,
+        (body_use, has_let_go): (BodyUse, bool),
+        count: usize,
+        worker: &mut WorkerContext<impl Service>,
+    ) -> BodyUse {
         let announced = self.announced();
         let Some(intake) = self.intake() else { return body_use };
-        intake.count(data.len(), has_let_go);
+        intake.count(count, has_let_go);
         if intake.bytes.saturating_add(announced) > worker.body_limit(intake.route, body_use) {
-            self.over_limit(body_use, data.len(), worker);
+            self.over_limit(body_use, count, worker);
         } else {
-            self.took(body_use, data.len(), worker);
+            self.took(body_use, count, worker);
         }
         body_use
     }
@@ -248,7 +267,7 @@ pub(crate) trait Lifecycle: Carrier {
     fn end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>, worker: &mut WorkerContext<impl Service>) {
         let Some(exchange) = self.exchange() else { return };
         match exchange.incoming.end(trailers) {
-            Ended::Collected(Collect { head, window, body }) => {
+            Ended::Collected(Collect { head, window, body, .. }) => {
                 self.collected();
                 self.lend(body.capacity());
                 // The service may remember only its last look-up, and may have routed other requests since.

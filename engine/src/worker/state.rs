@@ -434,6 +434,11 @@ impl<S: Service> Sink for WorkerState<S> {
                     connection.received(bytes, worker, head, queue)
                 });
             }
+            Completion::ReceivedInto { socket, buffer, count } => {
+                self.with(socket, queue, |connection, worker, head, queue| {
+                    connection.landed(buffer, count, worker, head, queue)
+                });
+            }
             Completion::Accepted { listener, socket, peer } => {
                 self.know(listener);
                 self.came = true;

@@ -3,7 +3,7 @@
 use super::error::{Error, Kind};
 use super::url::Url;
 use crate::{HeaderMap, HeaderName, HeaderValue, RawStream, StatusCode};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_core::Stream;
 use highwire_engine::body::BodyError;
 #[cfg(feature = "compress")]
@@ -157,27 +157,16 @@ impl Response {
     /// # Errors
     /// Returns an error if the body is longer, or is not received completely.
     pub async fn bytes(mut self) -> Result<Bytes, Error> {
+        let is_long = matches!(self.body.source, AnswerBody::Parts(_))
+            && self.content_length().is_some_and(|announced| announced > self.most as u64);
         let (most, body) = (self.most, &mut self.body);
-        if let AnswerBody::Whole(bytes) = &mut body.source
-            && bytes.len() <= most
-        {
-            return Ok(std::mem::take(bytes));
-        }
-        let Some(mut whole) = body.next().await.transpose()? else { return Ok(Bytes::new()) };
-        let mut buffer = BytesMut::new();
-        loop {
-            if buffer.len() + whole.len() > most {
-                return Err(Error::new(Kind::TooLarge(most), Some(&body.url)));
-            }
-            match body.next().await.transpose()? {
-                None if buffer.is_empty() => return Ok(whole),
-                next => {
-                    buffer.extend_from_slice(&whole);
-                    let Some(next) = next else { return Ok(buffer.freeze()) };
-                    whole = next;
-                }
-            }
-        }
+        let whole = match &mut body.source {
+            AnswerBody::Empty | AnswerBody::Tunnel(_) => Ok(Bytes::new()),
+            AnswerBody::Whole(bytes) if bytes.len() <= most => Ok(std::mem::take(bytes)),
+            AnswerBody::Parts(_) if !is_long => poll_fn(|cx| body.poll_whole(most, cx)).await,
+            AnswerBody::Whole(_) | AnswerBody::Parts(_) => Err(Kind::TooLarge(most)),
+        };
+        whole.map_err(|kind| Error::new(kind, Some(&body.url)))
     }
 
     /// Returns the whole body as text. Bytes that are not UTF-8 become U+FFFD.
@@ -295,14 +284,29 @@ impl Body {
             }
             AnswerBody::Parts(body) => Pin::new(body).poll_next(cx),
         };
-        if part.is_pending()
-            && let Some(due) = &mut self.due
-            && Pin::new(&mut **due).poll(cx).is_ready()
-        {
-            self.source = AnswerBody::Empty;
+        if part.is_pending() && self.is_late(cx) {
             return Poll::Ready(Some(Err(Error::new(Kind::TimedOut, Some(&self.url)))));
         }
         part.map_err(|error: BodyError| Error::new(Kind::Body(error), Some(&self.url)))
+    }
+
+    /// Polls for the whole of a body that comes in parts.
+    fn poll_whole(&mut self, most: usize, cx: &mut Context<'_>) -> Poll<Result<Bytes, Kind>> {
+        let AnswerBody::Parts(body) = &mut self.source else { return Poll::Ready(Ok(Bytes::new())) };
+        let whole = body.poll_whole(most, cx);
+        if whole.is_pending() && self.is_late(cx) {
+            return Poll::Ready(Err(Kind::TimedOut));
+        }
+        whole.map_err(|error| if error == BodyError::TooLarge { Kind::TooLarge(most) } else { Kind::Body(error) })
+    }
+
+    /// Returns true if the time for the whole request has passed, and then drops the body.
+    fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
+        let is_late = self.due.as_mut().is_some_and(|due| Pin::new(&mut **due).poll(cx).is_ready());
+        if is_late {
+            self.source = AnswerBody::Empty;
+        }
+        is_late
     }
 }
 

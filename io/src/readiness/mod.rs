@@ -14,6 +14,7 @@ mod send;
 
 use crate::clock::{self, RealClock};
 use crate::connecting::Connecting;
+use crate::landing::Landing;
 use crate::outgoing::{FileRange, Outgoing};
 use crate::slots::Slots;
 use crate::socket::{self, Lifted, Socket, Stream};
@@ -25,6 +26,7 @@ use crate::{
     Address, Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, random,
 };
 use mio::{Events, Interest, Poll, Token};
+use socket2::SockRef;
 use std::collections::VecDeque;
 use std::io;
 use std::net::Shutdown;
@@ -65,6 +67,8 @@ struct Connection {
     /// True if the socket is registered for both directions.
     both: bool,
     lifted: Lifted,
+    /// The loop's buffer for the next bytes.
+    landing: Option<Box<Landing>>,
     /// The bytes and parts of files that wait to be sent. The queue is boxed, because few connections ever have one.
     outgoing: Option<Box<Outgoing>>,
 }
@@ -153,6 +157,7 @@ impl Readiness {
             queued: false,
             both: false,
             lifted: Lifted::default(),
+            landing: None,
             outgoing: None,
         };
         let socket = self.connections.insert(connection);
@@ -250,13 +255,20 @@ impl Readiness {
                 }
                 Op::PauseRecv { socket } => {
                     if let Some(connection) = self.connections.get(socket) {
-                        connection.paused = true;
+                        connection.paused = connection.landing.is_none();
                     }
                 }
                 Op::ResumeRecv { socket } => {
                     if let Some(connection) = self.connections.get(socket)
                         && connection.paused
                     {
+                        connection.paused = false;
+                        self.again(socket);
+                    }
+                }
+                Op::ReceiveInto { socket, buffer, room } => {
+                    if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.ended) {
+                        connection.landing = Some(Box::new(Landing::new(buffer, room)));
                         connection.paused = false;
                         self.again(socket);
                     }
@@ -294,7 +306,7 @@ impl Readiness {
     fn fail(&mut self, id: SocketId, error: io::Error) {
         let Some(connection) = self.connections.get(id) else { return };
         connection.ended = true;
-        connection.outgoing = None;
+        (connection.outgoing, connection.landing) = (None, None);
         if !std::mem::replace(&mut connection.failed, true) {
             self.broken.push_back((id, error));
         }
@@ -389,9 +401,25 @@ impl Readiness {
             if connection.paused || connection.ended {
                 return;
             }
-            match socket::receive(&connection.stream, &mut self.buffer) {
+            let received = match connection.landing.take() {
+                None => socket::receive(&connection.stream, &mut self.buffer),
+                Some(landing) => match landing.fill(|spare| SockRef::from(&connection.stream).recv(spare)) {
+                    (Ok(count), Ok(buffer)) => {
+                        connection.paused = true;
+                        sink.complete(Completion::ReceivedInto { socket, buffer, count }, queue);
+                        self.start(queue);
+                        continue;
+                    }
+                    (nothing, landing) => {
+                        connection.landing = landing.err().map(Box::new);
+                        nothing
+                    }
+                },
+            };
+            match received {
                 Ok(0) => {
                     connection.ended = true;
+                    connection.landing = None;
                     sink.complete(Completion::Ended { socket }, queue);
                     return self.start(queue);
                 }
@@ -465,7 +493,8 @@ impl Driver for Readiness {
     }
 
     fn release(&mut self, socket: SocketId) -> Option<Socket> {
-        if self.connections.get(socket)?.outgoing.is_some() {
+        let connection = self.connections.get(socket)?;
+        if connection.outgoing.is_some() || connection.landing.is_some() {
             return None;
         }
         let mut connection = self.connections.remove(socket)?;

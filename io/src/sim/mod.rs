@@ -19,6 +19,7 @@ pub use faults::Faults;
 pub use network::{Arrived, Client, Host, Network};
 
 use crate::connecting::Connecting;
+use crate::landing::Landing;
 use crate::outgoing::{FileRange, Next, Outgoing};
 use crate::slots::Slots;
 use crate::sys::Waitable;
@@ -39,6 +40,8 @@ struct Connection {
     /// True if bytes to send are missing, because the link is broken, or a file cannot be read or is too short. Nothing
     /// is sent after the missing bytes.
     lost: bool,
+    /// The loop's buffer for the next bytes.
+    landing: Option<Landing>,
     outgoing: Option<Outgoing>,
     closed: bool,
     closed_at: Instant,
@@ -163,6 +166,13 @@ impl Simulated {
                 }
                 Op::PauseRecv { socket } => self.pause(socket, true),
                 Op::ResumeRecv { socket } => self.pause(socket, false),
+                Op::ReceiveInto { socket, buffer, room } => {
+                    if let Some(connection) = open(&mut self.connections, socket).filter(|connection| !connection.ended)
+                    {
+                        connection.landing = Some(Landing::new(buffer, room));
+                        (connection.paused, connection.just_paused) = (true, false);
+                    }
+                }
                 Op::Connect { token, address } => {
                     if let Err(error) = self.connecting.insert(token, address) {
                         self.refused.push((token, error));
@@ -185,7 +195,8 @@ impl Simulated {
     }
 
     fn pause(&mut self, socket: SocketId, paused: bool) {
-        if let Some(connection) = open(&mut self.connections, socket) {
+        if let Some(connection) = open(&mut self.connections, socket).filter(|connection| connection.landing.is_none())
+        {
             connection.just_paused = paused && !connection.paused;
             connection.paused = paused;
         }
@@ -273,6 +284,7 @@ impl Simulated {
             paused: false,
             just_paused: false,
             ended: false,
+            landing: None,
             outgoing: None,
             failed: false,
             lost: false,
@@ -359,6 +371,7 @@ impl Simulated {
             return any;
         }
         let receiving = match (connection.paused, std::mem::take(&mut connection.just_paused)) {
+            _ if connection.landing.is_some() => Receiving::Wanted,
             (false, _) => Receiving::Wanted,
             (true, true) => Receiving::JustPaused,
             (true, false) => Receiving::Paused,
@@ -366,16 +379,26 @@ impl Simulated {
         match self.network.server_receive(link, receiving) {
             None => any,
             Some(Arrived::Bytes(bytes)) => {
-                sink.complete(Completion::Received { socket, bytes: &bytes }, queue);
+                let mut rest = &bytes[..];
+                if let Some(landing) = connection.landing.take() {
+                    let (buffer, count) = landing.append(rest);
+                    rest = &rest[count..];
+                    sink.complete(Completion::ReceivedInto { socket, buffer, count }, queue);
+                }
+                if !rest.is_empty() {
+                    sink.complete(Completion::Received { socket, bytes: rest }, queue);
+                }
                 true
             }
             Some(Arrived::End) => {
                 connection.ended = true;
+                connection.landing = None;
                 sink.complete(Completion::Ended { socket }, queue);
                 true
             }
             Some(Arrived::Reset) => {
                 connection.ended = true;
+                connection.landing = None;
                 if std::mem::replace(&mut connection.failed, true) {
                     return true;
                 }

@@ -88,7 +88,19 @@ pub(super) struct Connection {
     pub(super) ended: bool,
     pub(super) failed: bool,
     door: Door,
+    landing: Option<Landing>,
 }
+
+/// A receive into a buffer of the loop, which begins with [`LANDING`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Landing {
+    room: usize,
+    /// True if the driver has started the operation, because a turn has begun since.
+    started: bool,
+}
+
+/// The bytes in a buffer before those that are received into it.
+const LANDING: &[u8] = b"landing";
 
 /// The loop, its clients, and a log. The model is the driver's sink, and checks each completion.
 #[derive(Debug)]
@@ -226,6 +238,7 @@ impl Model {
             ended: false,
             failed: false,
             door: Door::Open,
+            landing: None,
         });
     }
 
@@ -249,6 +262,7 @@ impl Model {
     pub(super) fn turn_begins(&mut self) {
         for connection in &mut self.connections {
             connection.asked_before = connection.asked;
+            connection.landing.iter_mut().for_each(|landing| landing.started = true);
             connection.shared = [connection.shared[0] + connection.shared[1], 0];
         }
     }
@@ -320,6 +334,14 @@ impl Model {
                 }
             }
             Action::Shutdown if may_send => self.shutdown(number, queue),
+            Action::ReceiveInto if open && !connection.ended && connection.landing.is_none() => {
+                (connection.landing, connection.door) = (Some(Landing { room: count, started: false }), Door::Open);
+                self.note("receive into", number, count as u64);
+                queue.push(Op::ReceiveInto { socket, buffer: LANDING.to_vec(), room: count });
+            }
+            Action::Pause if connection.landing.is_some() => queue.push(Op::PauseRecv { socket }),
+            // It would take effect if the receive had completed in the same turn.
+            Action::Resume if connection.landing.is_some() => {}
             Action::Pause => {
                 connection.door.close(turns);
                 self.note("pause", number, 0);
@@ -435,13 +457,18 @@ impl Model {
         match completion {
             Completion::Received { bytes, .. } => {
                 assert!(!bytes.is_empty(), "received 0 bytes");
-                assert!(!connection.ended, "received after the end");
-                check_stream(connection.client, Way::ToLoop, connection.received, bytes);
-                connection.received += bytes.len() as u64;
-                assert!(connection.received <= client.sent, "received more than was sent");
-                if let Door::Closed { sent, .. } = connection.door {
-                    assert!(connection.received <= sent, "received bytes that were sent after the pause");
-                }
+                let waits = connection.landing.is_some_and(|landing| landing.started);
+                assert!(!waits, "received elsewhere than into the buffer");
+                connection.receives(client, bytes);
+            }
+            Completion::ReceivedInto { buffer, count, .. } => {
+                let landing = connection.landing.take().expect("a receive into a buffer");
+                let (before, bytes) = buffer.split_at(LANDING.len());
+                assert_eq!((before, bytes.len()), (LANDING, *count), "a buffer has other bytes");
+                assert!((1..=landing.room).contains(count), "received {count} bytes, but {} fit", landing.room);
+                connection.receives(client, bytes);
+                // The sink resumes receiving.
+                connection.door = Door::Open;
             }
             Completion::Ended { .. } => {
                 assert!(!std::mem::replace(&mut connection.ended, true), "ended twice");
@@ -480,6 +507,17 @@ impl Model {
 }
 
 impl Connection {
+    /// Checks received bytes.
+    fn receives(&mut self, client: &Client, bytes: &[u8]) {
+        assert!(!self.ended, "received after the end");
+        check_stream(self.client, Way::ToLoop, self.received, bytes);
+        self.received += bytes.len() as u64;
+        assert!(self.received <= client.sent, "received more than was sent");
+        if let Door::Closed { sent, .. } = self.door {
+            assert!(self.received <= sent, "received bytes that were sent after the pause");
+        }
+    }
+
     /// Returns true if bytes that the loop sends now must arrive.
     fn sends(&self) -> bool {
         self.fate == Fate::Open && !self.short
@@ -532,15 +570,20 @@ impl Sink for Model {
             }
             Completion::ConnectFailed { token, error } => {
                 let client = &mut self.clients[*token as usize];
-                assert!(self.traits.connects_fail, "the loop cannot connect: {error}");
+                // A client may reset the connection before the driver has seen that it exists.
+                assert!(self.traits.connects_fail || client.reset, "the loop cannot connect: {error}");
                 assert!(
-                    client.expects && client.connection.is_none(),
+                    (client.expects || client.reset) && client.connection.is_none(),
                     "the attempt to client {token} has already ended"
                 );
                 (client.expects, client.closed) = (false, true);
                 (None, "connect failed", *token)
             }
             Completion::Received { socket, bytes } => (Some(*socket), "received", bytes.len() as u64),
+            Completion::ReceivedInto { socket, count, .. } => {
+                queue.push(Op::ResumeRecv { socket: *socket });
+                (Some(*socket), "received into", *count as u64)
+            }
             Completion::Ended { socket } => (Some(*socket), "ended", 0),
             Completion::Failed { socket, .. } => (Some(*socket), "failed", 0),
             Completion::Blocked { socket, .. } => (Some(*socket), "blocked", 0),

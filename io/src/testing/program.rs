@@ -19,6 +19,8 @@ pub(super) enum Action {
     SendShortFile,
     Pause,
     Resume,
+    /// The loop receives once into a buffer of its own.
+    ReceiveInto,
     Shutdown,
     Close,
     Abort,
@@ -52,7 +54,7 @@ const ACTIONS: [Action; 32] = {
     [
         Connect,
         Connect,
-        Connect,
+        ReceiveInto,
         Dial,
         ClientSend,
         ClientSend,

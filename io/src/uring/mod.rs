@@ -22,6 +22,7 @@ mod send;
 
 use crate::clock::{self, RealClock};
 use crate::connecting::Connecting;
+use crate::landing::Landing;
 use crate::outgoing::{FileRange, Outgoing};
 use crate::slots::Slots;
 use crate::socket::{self, Lifted, Socket};
@@ -46,6 +47,7 @@ mod kind {
     pub(super) const NOTIFIER: u64 = 6;
     pub(super) const IGNORED: u64 = 7;
     pub(super) const WRITABLE: u64 = 8;
+    pub(super) const RECEIVE_INTO: u64 = 9;
 }
 
 fn data(kind: u64, socket: SocketId) -> u64 {
@@ -102,6 +104,10 @@ struct Connection {
     /// True from `Blocked`, `SendBytes` or `SendFile` until `Drained` is reported.
     told: bool,
     lifted: Lifted,
+    /// The loop's buffer for the next bytes. The kernel gets it when no other receive is in flight.
+    landing: Option<Box<Landing>>,
+    /// True if a receive into `landing` is in flight.
+    lands: bool,
     outgoing: Option<Box<Outgoing>>,
 }
 
@@ -125,6 +131,8 @@ pub struct Uring {
     round: u32,
     /// Sockets with operations that wait for an arena send of this round.
     deferred: Vec<SocketId>,
+    /// The buffers of receives in flight whose sockets are gone, with the receives' user data.
+    cancelled: Vec<(u64, Box<Landing>)>,
     /// Sockets whose receive found no buffer.
     starved: Vec<SocketId>,
     /// The sockets that have received all their data in this turn and may have ended without a completion.
@@ -170,6 +178,7 @@ impl Uring {
             batch: Vec::new(),
             round: 1,
             deferred: Vec::new(),
+            cancelled: Vec::new(),
             starved: Vec::new(),
             quiet: Vec::new(),
             interrupted: Vec::new(),
@@ -199,6 +208,9 @@ impl Uring {
 
     fn arm(&mut self, id: SocketId) {
         let Some(connection) = self.connections.get(id) else { return };
+        if connection.landing.is_some() {
+            return self.land(id);
+        }
         if connection.armed || connection.paused || connection.ended || connection.closed {
             return;
         }
@@ -229,6 +241,8 @@ impl Uring {
             owed: false,
             told: false,
             lifted: Lifted::default(),
+            landing: None,
+            lands: false,
             outgoing: None,
         });
         self.arm(id);
@@ -254,6 +268,7 @@ impl Uring {
                 Op::Abort { socket } => self.abort(socket),
                 Op::PauseRecv { socket } => {
                     if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.closed) {
+                        // The receive of a landing pauses when it has ended.
                         connection.paused = true;
                         if connection.armed {
                             self.cancel(data(kind::RECEIVE, socket));
@@ -261,11 +276,14 @@ impl Uring {
                     }
                 }
                 Op::ResumeRecv { socket } => {
-                    if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.closed) {
+                    if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.closed)
+                        && connection.landing.is_none()
+                    {
                         (connection.paused, connection.resumed) = (false, true);
                         self.arm(socket);
                     }
                 }
+                Op::ReceiveInto { socket, buffer, room } => self.receive_into(socket, buffer, room),
                 Op::Connect { token, address } => self.connect(token, &address),
                 Op::CancelConnect { token } => self.cancel_connect(token),
                 Op::PauseAccept { listener } => {
@@ -321,6 +339,7 @@ impl Uring {
     fn complete<S: Sink>(&mut self, entry: Entry, queue: &mut Queue, sink: &mut S) {
         match entry.data >> 56 {
             kind::RECEIVE => self.received(socket_of(entry.data), entry, queue, sink),
+            kind::RECEIVE_INTO => self.landed(socket_of(entry.data), entry, queue, sink),
             kind::ACCEPT => self.accepted(number_of(entry.data), entry, queue, sink),
             kind::SEND => self.sent(socket_of(entry.data), entry.result, queue, sink),
             kind::WRITABLE => self.writable(socket_of(entry.data), queue, sink),
@@ -469,7 +488,8 @@ impl Driver for Uring {
     fn release(&mut self, socket: SocketId) -> Option<Socket> {
         let round = self.round;
         let connection = self.connections.get(socket)?;
-        if connection.outgoing.is_some() || connection.round == round || connection.closed {
+        let is_busy = connection.outgoing.is_some() || connection.landing.is_some();
+        if is_busy || connection.round == round || connection.closed {
             return None;
         }
         let connection = self.connections.remove(socket)?;

@@ -1,9 +1,11 @@
 //! Received bytes: the completions of a multishot receive become reports to the sink.
 
-use super::{Entry, Uring, kind, socket_of};
-use crate::{Completion, Queue, Sink, SocketId, limit};
-use io_uring::cqueue;
+use super::{Connection, Entry, Uring, data, kind, socket_of};
+use crate::landing::Landing;
+use crate::{Completion, Queue, Sink, SocketId, limit, socket};
+use io_uring::{cqueue, opcode, types};
 use std::io;
+use std::os::fd::AsRawFd;
 
 /// Returns the number of completions at the front that together are one receive: of one socket, into buffers that follow
 /// each other in memory, all but the last one full. A peer that sends much then causes one report for many buffers.
@@ -36,7 +38,7 @@ impl Uring {
         {
             let count = (run.len() - 1) * limit::RING_BUFFER_BYTES + last.result as usize;
             let bytes = self.buffers.run(buffer, count);
-            sink.complete(Completion::Received { socket, bytes }, queue);
+            connection.report(socket, bytes, queue, sink);
         }
         self.after_receive(socket, *last);
         (0..run.len()).for_each(|at| self.buffers.give_back(buffer + at as u16));
@@ -69,33 +71,110 @@ impl Uring {
                 match (entry.result, buffer) {
                     (count @ 1.., Some(buffer)) => {
                         let bytes = self.buffers.bytes(buffer, count as usize);
-                        sink.complete(Completion::Received { socket, bytes }, queue);
+                        connection.report(socket, bytes, queue, sink);
                         self.after_receive(socket, entry);
                     }
                     (0, _) => {
                         connection.ended = true;
+                        connection.landing = None;
                         sink.complete(Completion::Ended { socket }, queue);
                     }
                     (error, _) => match -error {
                         libc::ENOBUFS => self.starved.push(socket),
                         libc::ECANCELED | libc::EINTR | libc::EAGAIN => self.interrupted.push(socket),
-                        error => {
-                            connection.ended = true;
-                            if std::mem::replace(&mut connection.failed, true) {
-                                if let Some(buffer) = buffer {
-                                    self.buffers.give_back(buffer);
-                                }
-                                return;
-                            }
-                            let error = io::Error::from_raw_os_error(error);
-                            sink.complete(Completion::Failed { socket, error }, queue);
-                        }
+                        error => connection.break_off(socket, error, queue, sink),
                     },
                 }
             }
         }
         if let Some(buffer) = buffer {
             self.buffers.give_back(buffer);
+        }
+        self.land(socket);
+    }
+
+    /// Receives once into a buffer of the loop. First cancels a multishot receive in flight.
+    pub(super) fn receive_into(&mut self, socket: SocketId, buffer: Vec<u8>, room: usize) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        if connection.closed || connection.ended || connection.landing.is_some() {
+            return;
+        }
+        connection.landing = Some(Box::new(Landing::new(buffer, room)));
+        (connection.paused, connection.resumed) = (true, true);
+        if connection.armed {
+            self.cancel(data(kind::RECEIVE, socket));
+        }
+        self.land(socket);
+    }
+
+    /// Submits the receive into the loop's buffer, if there is one and no other receive is in flight.
+    pub(super) fn land(&mut self, socket: SocketId) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        if connection.armed || connection.lands || connection.closed || connection.ended {
+            return;
+        }
+        let Some(landing) = &mut connection.landing else { return };
+        let spare = landing.spare();
+        let descriptor = types::Fd(connection.descriptor.as_raw_fd());
+        // The memory stays in place until the receive completes, because only `landed` takes the box, or `finish`, which
+        // keeps it in `cancelled`.
+        let entry = opcode::Recv::new(descriptor, spare.as_mut_ptr().cast(), spare.len() as u32).build();
+        connection.lands = true;
+        self.submit(entry.user_data(data(kind::RECEIVE_INTO, socket)));
+    }
+
+    /// Reports the result of a receive into the loop's buffer.
+    pub(super) fn landed<S: Sink>(&mut self, socket: SocketId, entry: Entry, queue: &mut Queue, sink: &mut S) {
+        self.cancelled.retain(|(cancelled, _)| *cancelled != entry.data);
+        let Some(connection) = self.connections.get(socket) else { return };
+        connection.lands = false;
+        let Some(landing) = connection.landing.take() else { return };
+        if connection.closed || connection.ended {
+            return;
+        }
+        match entry.result {
+            count @ 1.. => {
+                let count = count as usize;
+                // SAFETY: the kernel has received this many bytes into the spare memory of this landing.
+                let buffer = unsafe { landing.filled(count) };
+                sink.complete(Completion::ReceivedInto { socket, buffer, count }, queue);
+            }
+            0 => {
+                connection.ended = true;
+                sink.complete(Completion::Ended { socket }, queue);
+            }
+            error if socket::is_passing(&io::Error::from_raw_os_error(-error)) || -error == libc::ECANCELED => {
+                connection.landing = Some(landing);
+                self.interrupted.push(socket);
+            }
+            error => connection.break_off(socket, -error, queue, sink),
+        }
+    }
+}
+
+impl Connection {
+    /// Reports bytes that were received into the ring's buffers. If the loop waits for them in a buffer of its own, they
+    /// arrived before the receive into that buffer began.
+    #[inline]
+    fn report<S: Sink>(&mut self, socket: SocketId, bytes: &[u8], queue: &mut Queue, sink: &mut S) {
+        let mut rest = bytes;
+        if let Some(landing) = self.landing.take() {
+            let (buffer, count) = landing.append(bytes);
+            rest = &bytes[count..];
+            sink.complete(Completion::ReceivedInto { socket, buffer, count }, queue);
+            if rest.is_empty() {
+                return;
+            }
+        }
+        sink.complete(Completion::Received { socket, bytes: rest }, queue);
+    }
+
+    /// Records that a receive has failed, and reports it unless a failure was reported before.
+    fn break_off<S: Sink>(&mut self, socket: SocketId, error: i32, queue: &mut Queue, sink: &mut S) {
+        (self.ended, self.landing) = (true, None);
+        if !std::mem::replace(&mut self.failed, true) {
+            let error = io::Error::from_raw_os_error(error);
+            sink.complete(Completion::Failed { socket, error }, queue);
         }
     }
 }

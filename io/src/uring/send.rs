@@ -246,9 +246,16 @@ impl Uring {
 
     /// Closes a connection. First cancels a receive in flight, which would keep the connection open.
     pub(super) fn finish(&mut self, id: SocketId) {
-        let Some(connection) = self.connections.remove(id) else { return };
+        let Some(mut connection) = self.connections.remove(id) else { return };
         if connection.armed {
             self.cancel(data(kind::RECEIVE, id));
+        }
+        if connection.lands
+            && let Some(landing) = connection.landing.take()
+        {
+            let receive = data(kind::RECEIVE_INTO, id);
+            self.cancelled.push((receive, landing));
+            self.cancel(receive);
         }
         self.close_descriptor(connection.descriptor);
     }
@@ -352,7 +359,7 @@ impl Connection {
     }
 }
 
-/// How many times a dropped driver waits up to 10 ms for the sends in flight that it has cut short.
+/// How many times a dropped driver waits up to 10 ms for the operations in flight that it has cut short.
 const LAST_WAITS: usize = 20;
 
 impl Drop for Uring {
@@ -364,27 +371,30 @@ impl Drop for Uring {
         if may_submit {
             let _ = self.ring.submit();
         }
-        // Sends in flight point to bytes that this driver owns, so they must end before these bytes are freed.
-        let mut sending: Vec<SocketId> = self.connections.ids().collect();
-        sending.retain(|&id| self.connections.get(id).is_some_and(Connection::lends_bytes));
-        for &id in &sending {
-            if let Some(connection) = self.connections.get(id) {
+        // Operations in flight point to memory that this driver owns, so they must end before this memory is freed.
+        let mut in_flight: Vec<u64> = self.cancelled.iter().map(|&(receive, _)| receive).collect();
+        for id in self.connections.ids().collect::<Vec<_>>() {
+            let Some(connection) = self.connections.get(id) else { continue };
+            let lent = [(connection.lends_bytes(), kind::SEND), (connection.lands, kind::RECEIVE_INTO)];
+            if connection.lends_bytes() || connection.lands {
                 socket::shutdown(&connection.descriptor, Shutdown::Both);
             }
+            in_flight.extend(lent.into_iter().filter(|(is_lent, _)| *is_lent).map(|(_, kind)| data(kind, id)));
         }
         for _ in 0..LAST_WAITS {
-            if sending.is_empty() || !may_submit || self.ring.enter(Some(Duration::from_millis(10))).is_err() {
+            if in_flight.is_empty() || !may_submit || self.ring.enter(Some(Duration::from_millis(10))).is_err() {
                 break;
             }
-            self.ring.completions(|data, _, _| {
-                if data >> 56 == kind::SEND {
-                    sending.retain(|&id| id != socket_of(data));
-                }
-            });
+            self.ring.completions(|data, _, _| in_flight.retain(|&operation| operation != data));
         }
-        for id in sending {
-            // The kernel may still read these bytes. Leaking them is better than freeing them.
-            std::mem::forget(self.connections.get(id).and_then(|connection| connection.outgoing.take()));
+        // The kernel may still use the rest of this memory. Leaking it is better than freeing it.
+        for operation in in_flight {
+            let (is_send, id) = (operation >> 56 == kind::SEND, socket_of(operation));
+            if let Some(connection) = self.connections.get(id) {
+                let lent = (connection.outgoing.take_if(|_| is_send), connection.landing.take_if(|_| !is_send));
+                std::mem::forget(lent);
+            }
+            std::mem::forget(self.cancelled.extract_if(.., |(receive, _)| *receive == operation).collect::<Vec<_>>());
         }
     }
 }

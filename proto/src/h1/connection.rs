@@ -158,6 +158,23 @@ impl Connection {
         }
     }
 
+    /// Returns the number of missing bytes of the peer's body, if its length is known. Returns 0 otherwise.
+    #[inline]
+    pub fn exact_left(&self) -> u64 {
+        match self.incoming {
+            Incoming::Exact(left) if self.theirs() == State::SendsBody => left,
+            _ => 0,
+        }
+    }
+
+    /// Records that the caller has received the next `count` bytes of the peer's body without
+    /// [`receive`](Self::receive). They must be at most [`exact_left`](Self::exact_left).
+    pub fn pass_body(&mut self, count: u64) {
+        if let Incoming::Exact(left) = &mut self.incoming {
+            *left = left.saturating_sub(count);
+        }
+    }
+
     /// Sets the current second, counted from any start, and restores some of [`Limits::small_chunks`] for the time
     /// since the last call, because a peer that sends small chunks slowly does no harm. A caller with a clock calls
     /// this before it passes received bytes.

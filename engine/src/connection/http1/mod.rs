@@ -3,6 +3,7 @@
 mod body;
 mod carrier;
 mod client;
+mod landing;
 mod send;
 
 pub(super) use self::body::trailer_fields;

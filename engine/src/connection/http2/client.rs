@@ -203,7 +203,7 @@ impl Transport {
         http2.forget(stream, worker);
     }
 
-    /// Resets a stream whose response nobody waits for or reads any more. Returns true if it has.
+    /// Resets a stream if the requester has dropped the request or the body of its response. Returns true if it has.
     pub(in crate::connection) fn give_up_http2(
         &mut self,
         http2: &mut Http2,

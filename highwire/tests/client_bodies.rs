@@ -1,0 +1,96 @@
+//! Tests of long bodies: uploads on a server, and responses that a client takes as a whole.
+
+mod served;
+
+use bytes::Bytes;
+use highwire::client::{Client, Error, block_on};
+use highwire::server::Engine;
+use highwire::{App, Path, State};
+use served::{serve, stop};
+use std::future::poll_fn;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+use std::time::Duration;
+
+/// Long bodies come into their reader's memory in another way than short ones: uploads on a server, and whole responses
+/// of a client, here one in a handler, so that both use the same driver.
+#[test]
+fn long_bodies_arrive_whole_on_each_engine() {
+    const LENGTHS: [usize; 6] = [65_535, 98_303, 98_304, 98_305, 1_000_000, 9_000_000];
+    fn body(length: usize) -> Vec<u8> {
+        (0..length).map(|at| (at % 251) as u8).collect()
+    }
+    for engine in [Engine::Uring, Engine::Readiness] {
+        let client = Client::builder().max_body_bytes(LENGTHS[5]).build().expect("a client");
+        let app = App::new()
+            .post("/echo", |body: Bytes| body)
+            .post("/through/{length}", async |Path(length): Path<usize>, State(state): State<(Client, Url)>| {
+                let (client, url) = &*state;
+                let url = url.get().expect("the address").clone() + "/echo";
+                let sent = body(length);
+                let got = client.post(&url).body(sent.clone()).send().await.expect("a response").bytes().await;
+                (got.expect("a body") == sent).to_string()
+            })
+            .configure(move |config| {
+                config.engine = engine;
+                config.limits.body_bytes = LENGTHS[5] as u64;
+            });
+        let url = Url::default();
+        let app = app.state((client, url.clone()));
+        let (handle, address) = serve(app);
+        url.set(address.clone()).expect("set once");
+        let asked = block_on(async {
+            for length in LENGTHS {
+                let client = Client::builder().max_body_bytes(LENGTHS[5]).build().expect("a client");
+                let got = client.post(&format!("{address}/echo")).body(body(length)).send().await?.bytes().await?;
+                assert!(got == body(length), "{length} bytes, {engine:?}");
+                let through = client.post(&format!("{address}/through/{length}")).send().await?.text().await?;
+                assert_eq!(through, "true", "{length} bytes, {engine:?}");
+            }
+            Ok::<_, Error>(())
+        });
+        asked.expect("a worker").expect("responses");
+        stop([handle]);
+    }
+}
+
+type Url = Arc<OnceLock<String>>;
+
+/// A response that ends in the middle of a long body is an error, and one whose reader drops it does no harm.
+#[test]
+fn long_bodies_that_end_early_or_are_dropped() {
+    const LENGTH: usize = 2_000_000;
+    let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.expect("a connection");
+            let _ = stream.read(&mut [0; 1000]);
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n");
+            let cut = [LENGTH - 1, 1_000_000, 100_000, 70_000][number % 4];
+            let _ = stream.write_all(head.as_bytes());
+            let _ = stream.write_all(&vec![b'x'; cut]);
+        }
+    });
+    let client = Client::new();
+    let asked = block_on(async {
+        for _ in 0..8 {
+            let response = client.get(&url).send().await?;
+            let error = response.bytes().await.expect_err("the body is cut");
+            assert!(error.is_body(), "{error}");
+            let whole = client.get(&url).send().await?.bytes();
+            let (mut whole, mut late) = (pin!(whole), pin!(highwire::time::sleep(Duration::from_millis(1))));
+            // Drops the reader after a moment, wherever the body is then.
+            poll_fn(|cx| match whole.as_mut().poll(cx) {
+                Poll::Ready(_) => Poll::Ready(()),
+                Poll::Pending => late.as_mut().poll(cx),
+            })
+            .await;
+        }
+        Ok::<_, Error>(())
+    });
+    asked.expect("a worker").expect("responses");
+}

@@ -1,0 +1,84 @@
+//! The memory into which a driver receives for [`Op::ReceiveInto`](crate::Op::ReceiveInto).
+
+use std::io;
+use std::mem::MaybeUninit;
+
+/// A buffer of the loop, and how many bytes may be appended to it.
+#[derive(Debug)]
+pub(crate) struct Landing {
+    buffer: Vec<u8>,
+    room: usize,
+}
+
+impl Landing {
+    pub(crate) fn new(mut buffer: Vec<u8>, room: usize) -> Landing {
+        // The loop has usually reserved the room. A room of 0 would look like the peer's end.
+        let room = room.max(1);
+        buffer.reserve_exact(room);
+        Landing { buffer, room }
+    }
+
+    /// Returns the memory for the bytes.
+    pub(crate) fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
+        &mut self.buffer.spare_capacity_mut()[..self.room]
+    }
+
+    /// Adds the first `count` bytes of [`spare`](Self::spare) to the buffer, and returns the buffer.
+    ///
+    /// # Safety
+    /// These bytes must have been written.
+    pub(crate) unsafe fn filled(mut self, count: usize) -> Vec<u8> {
+        debug_assert!(count <= self.room);
+        // SAFETY: `new` has reserved the room, and the caller promises that the bytes have been written.
+        unsafe { self.buffer.set_len(self.buffer.len() + count.min(self.room)) };
+        self.buffer
+    }
+
+    /// Appends bytes as far as there is room. Returns the buffer, and the number of appended bytes.
+    pub(crate) fn append(mut self, bytes: &[u8]) -> (Vec<u8>, usize) {
+        let count = bytes.len().min(self.room);
+        self.buffer.extend_from_slice(&bytes[..count]);
+        (self.buffer, count)
+    }
+
+    /// Fills the room with a receiving function, as far as bytes have arrived. Returns the number of bytes, and the
+    /// buffer, or the landing if nothing was received.
+    pub(crate) fn fill(
+        mut self,
+        receive: impl FnOnce(&mut [MaybeUninit<u8>]) -> io::Result<usize>,
+    ) -> (io::Result<usize>, Result<Vec<u8>, Landing>) {
+        match receive(self.spare()) {
+            // SAFETY: the function has written as many bytes as it returned.
+            Ok(count @ 1..) => (Ok(count), Ok(unsafe { self.filled(count) })),
+            nothing => (nothing, Err(self)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_appended_as_far_as_there_is_room() {
+        for (room, bytes, expected) in [(3, &b"abcde"[..], &b"xyabc"[..]), (9, b"ab", b"xyab"), (0, b"ab", b"xya")] {
+            let (buffer, count) = Landing::new(b"xy".to_vec(), room).append(bytes);
+            assert_eq!((&buffer[..], count), (expected, expected.len() - 2));
+        }
+    }
+
+    #[test]
+    fn the_spare_memory_has_the_size_of_the_room() {
+        let landing = Landing::new(b"xy".to_vec(), 100);
+        let (count, buffer) = landing.fill(|spare| {
+            assert_eq!(spare.len(), 100);
+            spare[..3].iter_mut().zip(b"abc").for_each(|(place, &byte)| {
+                place.write(byte);
+            });
+            Ok(3)
+        });
+        assert_eq!((count.ok(), buffer.ok().as_deref()), (Some(3), Some(&b"xyabc"[..])));
+        let (_, landing) = Landing::new(b"xy".to_vec(), 100).fill(|_| Err(io::ErrorKind::WouldBlock.into()));
+        assert_eq!(landing.map_err(|landing| landing.append(b"!").0), Err(b"xy!".to_vec()));
+    }
+}
