@@ -65,6 +65,16 @@ impl<T> Promise<T> {
         lock(&self.place).result = Some(result);
     }
 
+    /// Polls for the moment at which the task stops waiting.
+    pub fn poll_abandoned(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut place = lock(&self.place);
+        if place.is_abandoned {
+            return Poll::Ready(());
+        }
+        place.maker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
     /// Returns true if the task has stopped waiting.
     pub(crate) fn is_abandoned(&self) -> bool {
         lock(&self.place).is_abandoned

@@ -30,7 +30,7 @@
 //! | `cookies` | signed and private cookies; with `json` the module `session` |
 //! | `nats`, `redis` | `topics::Nats`, `topics::Redis`: topics that several machines share |
 //! | `templates` | `templates`: pages from templates in the language of Jinja2 |
-//! | `tower` | `tower`: axum routers and other tower services inside an app, or an app inside them |
+//! | `tower` | `tower`: axum routers and other tower services inside an app, or an app inside them; the client on tokio and as a service |
 //! | `hyper` | such services can take over a connection through hyper's upgrades; axum's WebSocket needs this and `tokio` |
 //! | `tokio` | a tokio runtime in the background, for handlers that need one |
 #![forbid(unsafe_code)]

@@ -23,11 +23,15 @@
 pub mod fuzz;
 mod wire;
 
+use crate::client::{self, blocking};
 use crate::server::{Listen, Server, Worker};
 use crate::{App, HeaderMap, HeaderName, HeaderValue, Method, Result, StatusCode};
 use bytes::Bytes;
 use highwire_io::sim::{Arrived, Faults, Network, Simulated};
 use highwire_proto::{Event, Head, Length, Limits, Role, Version, h1};
+use std::cell::RefCell;
+use std::io::Read;
+use std::rc::Rc;
 use std::time::Duration;
 use wire::{Wire, Wires};
 
@@ -53,7 +57,20 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// assert_eq!(client.post("/nap").header("x-bed", "soft").body("30").send().status(), 204);
 /// # Ok::<(), highwire::Error>(())
 /// ```
+///
+/// The same test can run against a server elsewhere: [`Client::connect`] in place of [`Client::new`].
 pub struct Client {
+    way: Way,
+}
+
+/// The way to the server.
+enum Way {
+    Simulated(Box<Simulation>),
+    Real(blocking::Client),
+}
+
+/// The app on a simulated network.
+struct Simulation {
     network: Network,
     worker: Worker<Simulated>,
     wires: Wires,
@@ -77,7 +94,28 @@ impl Client {
     fn start(server: Server, listen: Listen, wires: Wires) -> Result<Client> {
         let network = Network::new(1, Faults::default());
         let worker = server.into_worker_with(Simulated::new(network.clone())?, listen)?;
-        Ok(Client { network, worker, wires })
+        Ok(Client { way: Way::Simulated(Box::new(Simulation { network, worker, wires })) })
+    }
+
+    /// Sends the requests to a real server at this URL, such as `http://127.0.0.1:8080`, for example to repeat a test
+    /// against a deployed server. Redirects are not followed and bodies not decoded, as by the other constructors.
+    /// [`advance`](Self::advance) and [`RequestBuilder::open`] need an app in this process.
+    ///
+    /// # Errors
+    /// Returns an error if the URL is invalid, or if an event loop cannot start.
+    pub fn connect(url: &str) -> Result<Client> {
+        let builder = client::Client::builder().base_url(url).redirects(client::Redirects::none());
+        #[cfg(feature = "compress")]
+        let builder = builder.without_decompression();
+        let real = builder.build().and_then(blocking::Client::of);
+        Ok(Client { way: Way::Real(real.map_err(|error| crate::Error::Setting(error.to_string()))?) })
+    }
+
+    fn simulation(&mut self) -> &mut Simulation {
+        match &mut self.way {
+            Way::Simulated(simulation) => simulation,
+            Way::Real(_) => panic!("this needs an app in this process, because another server's time is real"),
+        }
     }
 
     /// Begins a GET request. `path` may include a query.
@@ -107,19 +145,25 @@ impl Client {
     }
 
     /// Advances the virtual clock, and runs the timers and timeouts that become due.
+    ///
+    /// # Panics
+    /// Panics if the server is elsewhere.
     pub fn advance(&mut self, by: Duration) {
-        let end = self.network.now() + by;
+        let simulation = self.simulation();
+        let end = simulation.network.now() + by;
         loop {
-            self.settle();
-            match self.worker.next_timer().filter(|timer| *timer < end) {
-                Some(timer) => self.network.advance_to(timer),
+            simulation.settle();
+            match simulation.worker.next_timer().filter(|timer| *timer < end) {
+                Some(timer) => simulation.network.advance_to(timer),
                 None => break,
             }
         }
-        self.network.advance_to(end);
-        self.settle();
+        simulation.network.advance_to(end);
+        simulation.settle();
     }
+}
 
+impl Simulation {
     /// Runs the server until it has nothing left to do at this moment.
     fn settle(&mut self) {
         loop {
@@ -188,9 +232,12 @@ impl<'c> RequestBuilder<'c> {
     /// Sends the request and waits for the response.
     ///
     /// # Panics
-    /// Panics if the request cannot be written as HTTP, if the server cuts the connection, or if it does not answer
-    /// within 20 seconds of real time.
+    /// Panics if the request cannot be written as HTTP, if the server cuts the connection or cannot be reached, or if it
+    /// does not answer within 20 seconds of real time.
     pub fn send(self) -> TestResponse {
+        if let Way::Real(real) = &self.client.way {
+            return send(real, self.method, &self.target, self.fields, self.body);
+        }
         let (client, mut open) = self.begin();
         let begun = std::time::Instant::now();
         loop {
@@ -234,14 +281,15 @@ impl<'c> RequestBuilder<'c> {
     /// ```
     ///
     /// # Panics
-    /// Panics if the request cannot be written as HTTP.
+    /// Panics if the request cannot be written as HTTP, or if the server is elsewhere.
     pub fn open(self) -> OpenResponse {
         self.begin().1
     }
 
     /// Writes the request and connects.
-    fn begin(self) -> (&'c mut Client, OpenResponse) {
+    fn begin(self) -> (&'c mut Simulation, OpenResponse) {
         let RequestBuilder { client, method, target, fields, body } = self;
+        let client = client.simulation();
         let mut http = h1::Connection::new(Role::Client);
         let mut said = Vec::new();
         let upgrade = method == Method::CONNECT || fields.iter().any(|(name, _)| name == http::header::UPGRADE);
@@ -292,6 +340,7 @@ impl OpenResponse {
     /// # Panics
     /// Panics if the server cuts the connection or sends invalid HTTP.
     pub fn received(&mut self, client: &mut Client) -> &TestResponse {
+        let client = client.simulation();
         while !self.is_complete && (self.step(client) || !client.worker.driver().is_idle()) {}
         &self.answer
     }
@@ -302,7 +351,7 @@ impl OpenResponse {
     }
 
     /// Sends and receives what is possible in one turn. Returns true if there was anything.
-    fn step(&mut self, client: &mut Client) -> bool {
+    fn step(&mut self, client: &mut Simulation) -> bool {
         let sent = self.connection.send(&self.out);
         self.out.drain(..sent);
         client.turn();
@@ -353,6 +402,34 @@ impl OpenResponse {
         };
         self.window.drain(..at);
         whole
+    }
+}
+
+/// Sends a request to a real server.
+fn send(
+    real: &blocking::Client,
+    method: Method,
+    target: &str,
+    fields: Vec<(HeaderName, HeaderValue)>,
+    body: Bytes,
+) -> TestResponse {
+    let interim = Rc::new(RefCell::new(Vec::new()));
+    let noted = interim.clone();
+    let mut request = real.request(method, target).timeout(PATIENCE).body(body).on_interim(move |status, fields| {
+        noted.borrow_mut().push((status, fields.iter().cloned().collect()));
+    });
+    for (name, value) in fields {
+        request = request.header(name, value);
+    }
+    let mut response = request.send().unwrap_or_else(|error| panic!("the server did not answer: {error}"));
+    let mut body = Vec::new();
+    response.read_to_end(&mut body).unwrap_or_else(|error| panic!("the answer was cut short: {error}"));
+    TestResponse {
+        status: response.status(),
+        fields: response.headers().clone(),
+        body,
+        trailers: response.trailers().into_iter().collect(),
+        interim: interim.take(),
     }
 }
 

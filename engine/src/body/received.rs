@@ -1,6 +1,7 @@
 //! Bodies that are received: the queue between a connection and the reader, and the reader's end.
 
 use super::{BodyError, Pulled, Transform, cost, lend};
+use crate::exchange::INCOMING_BYTES;
 use crate::queue::Queue;
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
@@ -109,6 +110,19 @@ impl BodyQueue {
     /// Creates an empty queue. `connection` wakes the task that fills it.
     pub fn new(connection: Waker) -> BodyQueue {
         BodyQueue { connection: Some(connection), ..BodyQueue::default() }
+    }
+
+    /// Polls for room for another part. Returns false if the reader has dropped the body. This serves a task that fills
+    /// the queue in place of a connection.
+    pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        if self.abandoned {
+            return Poll::Ready(false);
+        }
+        if !self.connection.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            self.connection = Some(cx.waker().clone());
+        }
+        self.paused = self.is_full(INCOMING_BYTES);
+        if self.paused { Poll::Pending } else { Poll::Ready(true) }
     }
 
     /// Returns the number of bytes that wait for the reader.

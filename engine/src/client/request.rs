@@ -1,11 +1,12 @@
 //! A request that we send, and the response to it.
 
+use super::failure::Failure;
 use crate::body::Body;
 use crate::raw::RawStream;
 use crate::response::Content;
 use bytes::Bytes;
-use highwire_proto::{Head, Version};
-use http::{HeaderName, HeaderValue, Method, StatusCode};
+use highwire_proto::{Event, Head, Length, Limits, Role, Version, h1};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use std::fmt;
 use std::rc::Rc;
 
@@ -67,6 +68,38 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Returns a response that was not received from a connection, with a body. Its head is written as HTTP/1 and parsed,
+    /// because the types of `http` can hold responses that are not valid.
+    ///
+    /// # Errors
+    /// Returns an error if the head is not valid.
+    pub fn of(response: &http::response::Parts, body: AnswerBody) -> Result<Answer, Failure> {
+        let mut window = format!("HTTP/1.1 {} \r\n", response.status.as_u16()).into_bytes();
+        for (name, value) in response.headers.iter().filter(|(name, _)| **name != header::TRANSFER_ENCODING) {
+            for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+                window.extend_from_slice(part);
+            }
+        }
+        window.extend_from_slice(b"\r\n");
+        let mut http = h1::Connection::new(Role::Client);
+        let request = h1::Request {
+            method: "GET",
+            target: "/",
+            version: Version::Http11,
+            length: Length::Empty,
+            keep_alive: true,
+            upgrade: false,
+        };
+        let mut head = Head::default();
+        let sent = http.send_request(request, &mut Vec::new(), |writer| writer.field(b"Host", b"app"));
+        sent.and_then(|()| http.send_end(&mut Vec::new(), |_| {})).map_err(Failure::Invalid)?;
+        let received = http.receive(&window, &mut head, &Limits::default()).map_err(Failure::Malformed)?;
+        if !matches!(received.event, Event::Head(_)) {
+            return Err(Failure::Unsupported("the response is not a final one"));
+        }
+        Ok(Answer { head, window: window.into(), body })
+    }
+
     /// Returns the status.
     pub fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)

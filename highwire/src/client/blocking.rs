@@ -55,6 +55,15 @@ impl Client {
         Ok(Client { client, runtime: Rc::new(RefCell::new(runtime)) })
     }
 
+    /// Creates a client whose requests the app answers in this process; see [`Client::to`](super::Client::to).
+    ///
+    /// # Errors
+    /// Returns an error if the app's routes or settings are wrong, or if an event loop cannot start.
+    #[cfg(feature = "tower")]
+    pub fn to(app: crate::App) -> Result<Client, Error> {
+        Client::of(super::Client::to(app)?)
+    }
+
     /// Begins a GET request.
     pub fn get(&self, url: &str) -> RequestBuilder {
         self.request(Method::GET, url)
@@ -175,6 +184,11 @@ impl RequestBuilder {
         self.with(|request| request.timeout(timeout))
     }
 
+    /// See [`RequestBuilder::on_interim`](super::RequestBuilder::on_interim).
+    pub fn on_interim(self, on_interim: impl Fn(StatusCode, &[(HeaderName, HeaderValue)]) + 'static) -> RequestBuilder {
+        self.with(|request| request.on_interim(on_interim))
+    }
+
     /// Sends the request and waits for the head of the response.
     ///
     /// # Errors
@@ -228,6 +242,11 @@ impl Response {
     /// Returns the figures of the request.
     pub fn stats(&self) -> Stats {
         self.response.stats()
+    }
+
+    /// Returns the trailers. There are none before the end of the body.
+    pub fn trailers(&self) -> Vec<(HeaderName, HeaderValue)> {
+        self.response.trailers()
     }
 
     /// See [`Response::error_for_status`](super::Response::error_for_status).

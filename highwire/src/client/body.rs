@@ -76,6 +76,13 @@ impl Body {
         self
     }
 
+    /// Returns a body of parts, with its length and its trailers.
+    #[cfg(feature = "tower")]
+    pub(super) fn streamed(streamed: Streamed) -> Body {
+        let Streamed { length, body, trailers } = streamed;
+        Body { kind: Kind::Stream { length, body }, trailers }
+    }
+
     /// Returns the body for the engine.
     pub(super) fn into_content(self) -> Content {
         let (length, body) = match self.kind {

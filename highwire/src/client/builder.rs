@@ -48,6 +48,9 @@ pub(super) struct Settings {
     pub(super) https_only: bool,
     pub(super) max_body_bytes: usize,
     pub(super) middleware: Vec<Arc<dyn Middleware>>,
+    /// The app of this process that answers the requests.
+    #[cfg(feature = "tower")]
+    pub(super) app: Option<crate::tower::AppService>,
     #[cfg(feature = "compress")]
     pub(super) decodes: bool,
     #[cfg(feature = "tls")]
@@ -88,6 +91,8 @@ impl Default for Settings {
             https_only: false,
             max_body_bytes: MOST_BODY_BYTES,
             middleware: Vec::new(),
+            #[cfg(feature = "tower")]
+            app: None,
             #[cfg(feature = "compress")]
             decodes: true,
             #[cfg(feature = "tls")]
@@ -99,8 +104,8 @@ impl Default for Settings {
 /// A builder of a [`Client`].
 #[must_use]
 pub struct ClientBuilder {
-    settings: Settings,
-    error: Option<Error>,
+    pub(super) settings: Settings,
+    pub(super) error: Option<Error>,
 }
 
 impl fmt::Debug for ClientBuilder {

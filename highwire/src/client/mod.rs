@@ -27,6 +27,8 @@
 //!
 //! docs/client.md explains more.
 
+#[cfg(feature = "tower")]
+pub mod background;
 pub mod blocking;
 pub mod multipart;
 
@@ -42,8 +44,14 @@ mod redirect;
 mod request;
 mod response;
 mod send;
+#[cfg(feature = "tower")]
+mod service;
 pub(crate) mod url;
+#[cfg(feature = "tower")]
+mod within;
 
+#[cfg(feature = "tower")]
+pub use self::background::Background;
 pub use self::body::Body;
 pub use self::builder::ClientBuilder;
 pub use self::error::{Error, Party};

@@ -274,7 +274,23 @@ impl Body {
         if let AnswerBody::Parts(body) = &self.source { body.trailers() } else { Vec::new() }
     }
 
-    fn poll_next_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+    /// Drops the rest of the body, with its trailers.
+    #[cfg(feature = "tower")]
+    pub(super) fn let_go(&mut self) {
+        self.source = AnswerBody::Empty;
+    }
+
+    /// Returns the length of a body that has been received whole.
+    #[cfg(feature = "tower")]
+    pub(super) fn whole_length(&self) -> Option<usize> {
+        match &self.source {
+            AnswerBody::Empty => Some(0),
+            AnswerBody::Whole(bytes) => Some(bytes.len()),
+            AnswerBody::Parts(_) | AnswerBody::Tunnel(_) => None,
+        }
+    }
+
+    pub(super) fn poll_next_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         let part = match &mut self.source {
             AnswerBody::Empty | AnswerBody::Tunnel(_) => return Poll::Ready(None),
             AnswerBody::Whole(bytes) => {

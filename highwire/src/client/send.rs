@@ -87,6 +87,12 @@ impl Client {
 
     /// Sends a request, again after lost connections if that is safe.
     async fn send(&self, request: &mut Request, stats: &mut Stats) -> Result<Box<Answer>, Attempt> {
+        #[cfg(feature = "tower")]
+        if let Some(app) = &self.settings.app {
+            let content = take_body(request).into_content();
+            request.has_sent_stream |= matches!(content, Content::Stream(_));
+            return Ok(super::within::send(app, request, content).await?);
+        }
         let here = self.here();
         let is_idempotent = is_idempotent(&request.method);
         let place = here.place(&request.url, &self.settings)?;
@@ -123,12 +129,7 @@ impl Client {
 
     /// Returns the request for the engine.
     fn prepare(&self, request: &mut Request, place: &Place) -> Result<engine::Request, Attempt> {
-        // A copy stays for redirects, if the body is not made in parts.
-        let body = match request.body.copy() {
-            Some(copy) => copy,
-            None if request.has_sent_stream => Body::empty(),
-            None => std::mem::take(&mut request.body),
-        };
+        let body = take_body(request);
         let is_empty = body.is_empty();
         let target = match (&place.proxy, request.method == Method::CONNECT) {
             (_, true) => connect_target(&request.url),
@@ -191,6 +192,15 @@ impl Client {
             Poll::Pending
         })
         .await
+    }
+}
+
+/// Takes the body of a request to send it. A copy stays for redirects, if the body is not made in parts.
+fn take_body(request: &mut Request) -> Body {
+    match request.body.copy() {
+        Some(copy) => copy,
+        None if request.has_sent_stream => Body::empty(),
+        None => std::mem::take(&mut request.body),
     }
 }
 

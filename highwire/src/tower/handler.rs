@@ -1,20 +1,19 @@
 //! Services as handlers. The service reads the request's body through a channel, and its response is converted to a
 //! [`Response`].
 
+use super::bodies::{empty, send_across, streamed};
 use crate::handler::{Async, Handler};
 use crate::request::{FromRequest, Request};
 use crate::{HeaderMap, Response, StatusCode, Upgrade};
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use futures_core::Stream;
-use highwire_engine::body::{Body, BodyError, BodyStream, BoxError, Trailers};
-use highwire_engine::call::{Reader, ReaderGone, crossing};
+use highwire_engine::body::{Body, BodyError, BodyStream, BoxError};
+use highwire_engine::call::Reader;
 use highwire_engine::response::{Content, Streamed};
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 /// Makes a handler of a service, for a route or for an app's [`fallback`](crate::App::fallback). If the service fails,
 /// the response is 500 and the error is logged.
@@ -109,32 +108,14 @@ pub struct Incoming {
     reader: Reader<BodyError>,
 }
 
-/// Passes a body to the service, one part each time the service waits for one. The rest stays with the connection,
-/// which is charged for it and stops receiving at the connection's limit.
-fn cross(mut body: Body) -> Incoming {
-    let (writer, reader) = crossing();
-    let incoming = Incoming { reader };
+/// Passes a body to the service. The rest of it stays with the connection, which is charged for it and stops receiving at
+/// the connection's limit.
+fn cross(body: Body) -> Incoming {
     if body.is_empty() {
-        writer.end(Ok(HeaderMap::new()));
-        return incoming;
+        return Incoming { reader: empty() };
     }
-    crate::spawn(async move {
-        let end = loop {
-            let next = poll_fn(|cx| match ready!(writer.poll_asked(cx)) {
-                Ok(()) => Pin::new(&mut body).poll_next(cx).map(Ok),
-                Err(ReaderGone) => Poll::Ready(Err(ReaderGone)),
-            });
-            match next.await {
-                Ok(Some(Ok(part))) => writer.push(part),
-                Ok(Some(Err(error))) => break Err(error),
-                Ok(None) => break Ok(body.trailers().into_iter().collect()),
-                // The service has dropped its end. The connection drops the rest when `body` is dropped here.
-                Err(ReaderGone) => return,
-            }
-        };
-        writer.end(end);
-    });
-    incoming
+    let trailers = |body: &Body| body.trailers().into_iter().collect();
+    Incoming { reader: send_across(body, |body, cx| Pin::new(body).poll_next(cx), trailers) }
 }
 
 impl HttpBody for Incoming {
@@ -179,63 +160,10 @@ where
         *response.content_mut() = Content::Stream(Box::new(Streamed { length: Some(length), body, trailers: None }));
         return response;
     }
-    if body.is_end_stream() {
-        return response;
+    if !body.is_end_stream() {
+        *response.content_mut() = Content::Stream(Box::new(streamed(body)));
     }
-    let length = body.size_hint().exact();
-    let trailers = Rc::new(RefCell::new(HeaderMap::new()));
-    let body = BodyStream::new(Outgoing { body: Box::pin(body), trailers: trailers.clone() });
-    let trailers: Option<Trailers> = match length {
-        Some(_) => None,
-        None => Some(Box::new(move || {
-            let mut last = None;
-            let fields = trailers.take().into_iter();
-            fields
-                .filter_map(|(name, value)| {
-                    last = name.or(last.take());
-                    Some((last.clone()?, value))
-                })
-                .collect()
-        })),
-    };
-    *response.content_mut() = Content::Stream(Box::new(Streamed { length, body, trailers }));
     response
-}
-
-/// A service's body as a stream of its parts. Collects the trailers, which are sent after a stream of unknown length.
-struct Outgoing<B> {
-    body: Pin<Box<B>>,
-    trailers: Rc<RefCell<HeaderMap>>,
-}
-
-impl<B> Stream for Outgoing<B>
-where
-    B: HttpBody,
-    B::Error: Into<BoxError>,
-{
-    type Item = Result<Bytes, BoxError>;
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        loop {
-            let frame = match self.body.as_mut().poll_frame(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error.into()))),
-                Poll::Ready(Some(Ok(frame))) => frame,
-            };
-            match frame.into_data() {
-                Ok(mut data) if data.has_remaining() => {
-                    let length = data.remaining();
-                    return Poll::Ready(Some(Ok(data.copy_to_bytes(length))));
-                }
-                Ok(_) => {}
-                Err(frame) => {
-                    if let Ok(trailers) = frame.into_trailers() {
-                        self.trailers.borrow_mut().extend(trailers);
-                    }
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -244,6 +172,8 @@ mod tests {
     use crate::App;
     use crate::testing::Client;
     use highwire_engine::body::BodyQueue as Arriving;
+    use std::cell::RefCell;
+    use std::rc::Rc;
     use std::task::Waker;
     use std::time::Duration;
 

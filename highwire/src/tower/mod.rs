@@ -30,6 +30,7 @@
 //! that number.
 
 mod app;
+pub(crate) mod bodies;
 mod handler;
 #[cfg_attr(not(feature = "hyper"), path = "no_upgrade.rs")]
 mod upgrade;

@@ -1,0 +1,93 @@
+//! The client as a service of the tower family.
+
+use super::body::Body;
+use super::error::Error;
+use super::request::Request;
+use super::response::{Body as ResponseBody, Response};
+use super::{Client, url};
+use crate::HeaderMap;
+use crate::tower::bodies::streamed;
+use bytes::{Buf, Bytes};
+use highwire_engine::body::BoxError;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+impl Request {
+    /// Creates a request from one of `http`, whose URI must be absolute. If the length of the body is known, it is
+    /// announced.
+    ///
+    /// # Errors
+    /// Returns an error if the URI is not the URL of a request.
+    pub fn from_http<B>(request: http::Request<B>) -> Result<Request, Error>
+    where
+        B: HttpBody<Data: Buf, Error: Into<BoxError>> + 'static,
+    {
+        let (parts, body) = request.into_parts();
+        let mut request = Request::of(parts.method, url::parse(&parts.uri.to_string())?);
+        request.fields.extend(parts.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        if !body.is_end_stream() {
+            request.body = Body::streamed(streamed(body));
+        }
+        Ok(request)
+    }
+}
+
+impl Response {
+    /// Returns the response as one of `http`. The figures of the request are an extension ([`Stats`](super::Stats)).
+    pub fn into_http(self) -> http::Response<ResponseBody> {
+        let mut response = http::Response::new(());
+        *response.status_mut() = self.status();
+        *response.version_mut() = self.version();
+        *response.headers_mut() = self.headers().clone();
+        response.extensions_mut().insert(self.stats());
+        response.map(|()| self.into_body())
+    }
+}
+
+impl HttpBody for ResponseBody {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        self.poll_next_part(cx).map(|part| match part {
+            Some(part) => Some(part.map(Frame::data)),
+            None => {
+                let trailers: HeaderMap = self.trailers().into_iter().collect();
+                // They are passed on once.
+                self.let_go();
+                (!trailers.is_empty()).then(|| Ok(Frame::trailers(trailers)))
+            }
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.whole_length() == Some(0)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.whole_length().map_or_else(SizeHint::default, |length| SizeHint::with_exact(length as u64))
+    }
+}
+
+/// Sends requests on the worker of the current thread, for layers such as those of tower-http. For a service that any
+/// thread can use, see [`Background`].
+impl<B> tower_service::Service<http::Request<B>> for Client
+where
+    B: HttpBody<Data: Buf, Error: Into<BoxError>> + 'static,
+{
+    type Response = http::Response<ResponseBody>;
+    type Error = Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Error>>>>;
+
+    /// Always returns ready. Requests that no connection can take wait, as far as [`Bounds`](super::Bounds) allows.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let client = self.clone();
+        Box::pin(async move { Ok(client.execute(Request::from_http(request)?).await?.into_http()) })
+    }
+}

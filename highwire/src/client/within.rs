@@ -1,0 +1,150 @@
+//! A client whose requests an app of this process answers, without sockets.
+
+use super::Client;
+use super::builder::ClientBuilder;
+use super::error::Error;
+use super::request::Request;
+use crate::tower::bodies::send_across;
+use crate::tower::{AppService, ResponseBody, into_service};
+use crate::{App, HeaderMap};
+use bytes::Bytes;
+use highwire_engine::body::{Body, BodyError, BodyQueue, BoxError};
+use highwire_engine::call::Reader;
+use highwire_engine::client::{Answer, AnswerBody, Failure};
+use highwire_engine::response::Content;
+use http::{Method, header};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+use tower_service::Service;
+
+/// The base of the URLs of a client of an app, unless it has another one.
+pub(super) const BASE: &str = "http://app/";
+
+impl Client {
+    /// Creates a client whose requests the app answers in this process, without sockets; see [`ClientBuilder::to`].
+    ///
+    /// ```
+    /// use highwire::client::{Client, block_on};
+    /// use highwire::{App, Path};
+    ///
+    /// let app = App::new().get("/users/{id}", |Path(id): Path<u64>| format!("user {id}"));
+    /// let client = Client::to(app)?;
+    /// let text = block_on(async { client.get("/users/7").send().await?.text().await })??;
+    /// assert_eq!(text, "user 7");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error if the app's routes or settings are wrong, or if its workers cannot start.
+    pub fn to(app: App) -> Result<Client, Error> {
+        Client::builder().to(app).build()
+    }
+}
+
+impl ClientBuilder {
+    /// Lets an app answer all requests in this process, without sockets and with workers of its own; see
+    /// [`tower::into_service`](crate::tower::into_service) for what differs from requests over sockets. The URLs may be
+    /// paths; otherwise the app sees their hosts. Settings of connections have no effect.
+    pub fn to(mut self, app: App) -> ClientBuilder {
+        match into_service(app) {
+            Ok(service) => self.settings.app = Some(service),
+            Err(error) => self.error = self.error.or_else(|| Some(Error::builder(error.to_string()))),
+        }
+        if self.settings.base.is_none() { self.base_url(BASE) } else { self }
+    }
+}
+
+/// Lets the app answer a request, whose content is separate.
+pub(super) async fn send(app: &AppService, request: &Request, content: Content) -> Result<Box<Answer>, Failure> {
+    if request.upgrade.is_some() || request.method == Method::CONNECT {
+        return Err(Failure::Unsupported("a request within a process cannot change the protocol"));
+    }
+    let mut sent = http::Request::new(Sent::of(content));
+    *sent.method_mut() = request.method.clone();
+    *sent.uri_mut() = request.url.uri().clone();
+    for (name, value) in request.fields.iter().filter(|(name, _)| *name != header::HOST) {
+        sent.headers_mut().append(name.clone(), value.clone());
+    }
+    let Ok(response) = app.clone().call(sent).await;
+    let (parts, body) = response.into_parts();
+    let body = if request.method == Method::HEAD { AnswerBody::Empty } else { receive(body).await? };
+    Ok(Box::new(Answer::of(&parts, body)?))
+}
+
+/// The body of a request on its way to the app's worker.
+enum Sent {
+    Whole(Bytes),
+    Parts { reader: Reader<BoxError>, length: Option<u64> },
+}
+
+impl Sent {
+    fn of(content: Content) -> Sent {
+        match content {
+            Content::Bytes(bytes) => Sent::Whole(bytes),
+            Content::Stream(mut streamed) => {
+                let (length, trailers) = (streamed.length, streamed.trailers.take());
+                let make = |_: &_| trailers.map(|make| make().into_iter().collect::<HeaderMap>()).unwrap_or_default();
+                Sent::Parts { reader: send_across(streamed.body, |body, cx| body.poll(cx), make), length }
+            }
+            Content::Switch(_) => Sent::Whole(Bytes::new()),
+        }
+    }
+}
+
+impl HttpBody for Sent {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut *self {
+            Sent::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Sent::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Sent::Parts { reader, .. } => Pin::new(reader).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Sent::Whole(bytes) if bytes.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Sent::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Sent::Parts { length: Some(length), .. } => SizeHint::with_exact(*length),
+            Sent::Parts { length: None, .. } => SizeHint::default(),
+        }
+    }
+}
+
+/// Returns the body of a response. A task receives one that is still being made.
+async fn receive(mut body: ResponseBody) -> Result<AnswerBody, Failure> {
+    if body.is_end_stream() {
+        return Ok(AnswerBody::Empty);
+    }
+    let queue = Rc::new(RefCell::new(BodyQueue::new(Waker::noop().clone())));
+    let filled = queue.clone();
+    crate::spawn(async move {
+        let mut trailers = Vec::new();
+        let end = poll_fn(|cx| {
+            while ready!(queue.borrow_mut().poll_room(cx)) {
+                let Some(frame) = ready!(Pin::new(&mut body).poll_frame(cx)) else { return Poll::Ready(Ok(())) };
+                match frame.map(Frame::into_data) {
+                    Ok(Ok(data)) => queue.borrow_mut().push(&data),
+                    Ok(Err(frame)) => {
+                        let fields = frame.trailers_ref().into_iter().flatten();
+                        trailers.extend(fields.map(|(name, value)| (name.clone(), value.clone())));
+                    }
+                    Err(_) => return Poll::Ready(Err(BodyError::CutShort)),
+                }
+            }
+            Poll::Ready(Ok(()))
+        });
+        let end = end.await;
+        queue.borrow_mut().finish(end, trailers);
+    });
+    Ok(AnswerBody::Parts(Body::new(filled)))
+}

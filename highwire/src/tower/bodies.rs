@@ -1,0 +1,106 @@
+//! Converts between the bodies of services and those of the engine.
+
+use crate::HeaderMap;
+use bytes::{Buf, Bytes};
+use futures_core::Stream;
+use highwire_engine::body::{BodyError, BodyStream, BoxError, Trailers};
+use highwire_engine::call::{Reader, ReaderGone, crossing};
+use highwire_engine::response::Streamed;
+use http_body::Body;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+/// Returns the reading end of a body without bytes.
+pub(crate) fn empty<E: From<BodyError>>() -> Reader<E> {
+    let (writer, reader) = crossing();
+    writer.end(Ok(HeaderMap::new()));
+    reader
+}
+
+/// Passes a body to another thread, one part each time the reader waits for one. A task of this worker polls it with
+/// `next`, until the end or until the reader is dropped.
+pub(crate) fn send_across<B: 'static, E: From<BodyError> + 'static>(
+    mut body: B,
+    mut next: impl FnMut(&mut B, &mut Context<'_>) -> Poll<Option<Result<Bytes, E>>> + 'static,
+    trailers: impl FnOnce(&B) -> HeaderMap + 'static,
+) -> Reader<E> {
+    let (writer, reader) = crossing();
+    crate::spawn(async move {
+        let end = loop {
+            let part = poll_fn(|cx| match ready!(writer.poll_asked(cx)) {
+                Ok(()) => next(&mut body, cx).map(Ok),
+                Err(ReaderGone) => Poll::Ready(Err(ReaderGone)),
+            });
+            match part.await {
+                Ok(Some(Ok(part))) => writer.push(part),
+                Ok(Some(Err(error))) => break Err(error),
+                Ok(None) => break Ok(trailers(&body)),
+                // The reader was dropped. The source drops the rest when `body` is dropped here.
+                Err(ReaderGone) => return,
+            }
+        };
+        writer.end(end);
+    });
+    reader
+}
+
+/// Returns a body of a service as one that the engine sends. It has trailers only if its length is unknown.
+pub(crate) fn streamed<B>(body: B) -> Streamed
+where
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    let length = body.size_hint().exact();
+    let trailers = Rc::new(RefCell::new(HeaderMap::new()));
+    let body = BodyStream::new(Outgoing { body: Box::pin(body), trailers: trailers.clone() });
+    let make = move || {
+        let mut last = None;
+        let fields = trailers.take().into_iter();
+        fields
+            .filter_map(|(name, value)| {
+                last = name.or(last.take());
+                Some((last.clone()?, value))
+            })
+            .collect()
+    };
+    Streamed { length, body, trailers: length.is_none().then(|| Box::new(make) as Trailers) }
+}
+
+/// A service's body as a stream of its parts. Collects the trailers, which are sent after a stream of unknown length.
+struct Outgoing<B> {
+    body: Pin<Box<B>>,
+    trailers: Rc<RefCell<HeaderMap>>,
+}
+
+impl<B> Stream for Outgoing<B>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    type Item = Result<Bytes, BoxError>;
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            let frame = match self.body.as_mut().poll_frame(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error.into()))),
+                Poll::Ready(Some(Ok(frame))) => frame,
+            };
+            match frame.into_data() {
+                Ok(mut data) if data.has_remaining() => {
+                    let length = data.remaining();
+                    return Poll::Ready(Some(Ok(data.copy_to_bytes(length))));
+                }
+                Ok(_) => {}
+                Err(frame) => {
+                    if let Ok(trailers) = frame.into_trailers() {
+                        self.trailers.borrow_mut().extend(trailers);
+                    }
+                }
+            }
+        }
+    }
+}
