@@ -28,6 +28,7 @@
 //! | `tls` (default) | `tls`, `Server::listen_tls`, `testing::Client::https`, `ws::Connect::tls` |
 //! | `compress` | `compress`: compression of responses, decompression of request bodies |
 //! | `cookies` | signed and private cookies; with `json` the module `session` |
+//! | `cookie-jar` | `client::CookieJar`: a client that keeps cookies |
 //! | `nats`, `redis` | `topics::Nats`, `topics::Redis`: topics that several machines share |
 //! | `templates` | `templates`: pages from templates in the language of Jinja2 |
 //! | `tower` | `tower`: axum routers and other tower services inside an app, or an app inside them; the client on tokio and as a service |

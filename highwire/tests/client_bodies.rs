@@ -1,4 +1,5 @@
 //! Tests of long bodies: uploads on a server, and responses that a client takes as a whole.
+#![cfg(feature = "json")]
 
 mod served;
 

@@ -5,6 +5,7 @@ mod served;
 use highwire::client::{Client, Proxy, block_on};
 #[cfg(feature = "tls")]
 use highwire::client::{ClientBuilder, Error};
+#[cfg(feature = "tls")]
 use highwire::server::Handle;
 use highwire::{App, FromRequest, Response};
 use served::{serve, stop};

@@ -48,6 +48,8 @@ pub(super) struct Settings {
     pub(super) https_only: bool,
     pub(super) max_body_bytes: usize,
     pub(super) middleware: Vec<Arc<dyn Middleware>>,
+    #[cfg(feature = "cookie-jar")]
+    pub(super) cookies: Option<super::CookieJar>,
     /// The app of this process that answers the requests.
     #[cfg(feature = "tower")]
     pub(super) app: Option<crate::tower::AppService>,
@@ -91,6 +93,8 @@ impl Default for Settings {
             https_only: false,
             max_body_bytes: MOST_BODY_BYTES,
             middleware: Vec::new(),
+            #[cfg(feature = "cookie-jar")]
+            cookies: None,
             #[cfg(feature = "tower")]
             app: None,
             #[cfg(feature = "compress")]
@@ -260,6 +264,13 @@ impl ClientBuilder {
     /// Adds middleware. The first one that was added is the outermost.
     pub fn with(self, middleware: impl Middleware) -> ClientBuilder {
         self.with_settings(|settings| settings.middleware.push(Arc::new(middleware)))
+    }
+
+    /// Keeps cookies in this jar, and sends them. There is no jar by default.
+    #[cfg(feature = "cookie-jar")]
+    #[doc(alias = "cookie_provider")]
+    pub fn cookie_jar(self, jar: super::CookieJar) -> ClientBuilder {
+        self.with_settings(|settings| settings.cookies = Some(jar))
     }
 
     /// Does not ask for compressed bodies and does not decode them.

@@ -31,10 +31,14 @@
 pub mod background;
 pub mod blocking;
 pub mod multipart;
+#[cfg(feature = "json")]
+pub mod rest;
 
 mod body;
 mod builder;
 mod connect;
+#[cfg(feature = "cookie-jar")]
+mod cookies;
 #[cfg(feature = "compress")]
 mod decode;
 mod error;
@@ -54,6 +58,8 @@ mod within;
 pub use self::background::Background;
 pub use self::body::Body;
 pub use self::builder::ClientBuilder;
+#[cfg(feature = "cookie-jar")]
+pub use self::cookies::CookieJar;
 pub use self::error::{Error, Party};
 pub use self::middleware::{Middleware, Next, Sending, from_fn};
 pub use self::proxy::Proxy;

@@ -26,6 +26,8 @@ pub struct Request {
     pub(super) on_interim: Option<OnInterim>,
     /// True if a body in parts was sent, at least in part, so that it cannot be sent again.
     pub(super) has_sent_stream: bool,
+    /// The cookies of the client's jar for the URL.
+    pub(super) cookies: Option<HeaderValue>,
 }
 
 impl fmt::Debug for Request {
@@ -54,6 +56,7 @@ impl Request {
             upgrade: None,
             on_interim: None,
             has_sent_stream: false,
+            cookies: None,
         };
         if let Some((user, password)) = credentials {
             request.set_header(header::AUTHORIZATION, basic(&user, Some(&password)));
@@ -79,6 +82,12 @@ impl Request {
     /// Returns the first header field of this name.
     pub fn header(&self, name: &HeaderName) -> Option<&HeaderValue> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    /// Returns the header fields to send.
+    pub(super) fn all_headers(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
+        let cookies = self.cookies.iter().map(|value| (&header::COOKIE, value));
+        self.fields.iter().map(|(name, value)| (name, value)).chain(cookies)
     }
 
     /// Adds a header field.
@@ -119,6 +128,7 @@ impl Request {
             upgrade: self.upgrade.clone(),
             on_interim: self.on_interim.clone(),
             has_sent_stream: false,
+            cookies: None,
         })
     }
 }

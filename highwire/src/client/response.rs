@@ -123,7 +123,7 @@ impl Response {
     }
 
     /// Returns the values of all header fields of this name that are printable ASCII.
-    #[cfg(feature = "compress")]
+    #[cfg(any(feature = "compress", feature = "cookie-jar"))]
     pub(super) fn all(&self, name: &str) -> Vec<&str> {
         let values = self.answer.head.named(&self.answer.window, name.as_bytes());
         values.filter_map(|value| std::str::from_utf8(value).ok()).collect()

@@ -32,6 +32,11 @@ impl Client {
     pub(super) async fn follow(&self, request: &mut Request, running: &Running) -> Result<Response, Error> {
         let mut stats = Stats::default();
         loop {
+            #[cfg(feature = "cookie-jar")]
+            if let Some(jar) = &self.settings.cookies {
+                let has_own = request.header(&header::COOKIE).is_some();
+                request.cookies = if has_own { None } else { jar.cookies(&request.url) };
+            }
             let answer = self.send(request, &mut stats).await.map_err(|error| match error {
                 Attempt::Error(error) => error,
                 Attempt::Failure(failure) => Error::new(Kind::Failure(failure), Some(&request.url)),
@@ -39,6 +44,10 @@ impl Client {
             let max = self.settings.max_body_bytes;
             #[cfg_attr(not(feature = "compress"), expect(unused_mut, reason = "only decoding changes the response"))]
             let mut response = Response::new(answer, request.url.clone(), max, running.due, stats);
+            #[cfg(feature = "cookie-jar")]
+            if let Some(jar) = &self.settings.cookies {
+                jar.keep_all(&response.all("set-cookie"), &request.url);
+            }
             let location = response.header("location");
             let status = response.status();
             if let Some(next) = self.settings.redirects.next(request, status, location, stats.redirects)?
@@ -141,7 +150,7 @@ impl Client {
         ready.content = body.into_content();
         ready.upgrade = request.upgrade.clone();
         ready.wants_interims = request.on_interim.is_some() || request.expects_continue;
-        for (name, value) in &request.fields {
+        for (name, value) in request.all_headers() {
             if *name == header::HOST {
                 let host = value.to_str().map_err(|_| Error::builder("the value of Host is invalid"))?;
                 ready.authority = host.into();

@@ -72,7 +72,7 @@ impl HttpBody for ResponseBody {
 }
 
 /// Sends requests on the worker of the current thread, for layers such as those of tower-http. For a service that any
-/// thread can use, see [`Background`].
+/// thread can use, see [`Background`](super::Background).
 impl<B> tower_service::Service<http::Request<B>> for Client
 where
     B: HttpBody<Data: Buf, Error: Into<BoxError>> + 'static,

@@ -66,7 +66,7 @@ pub(super) async fn send(app: &AppService, request: &Request, content: Content) 
     let mut sent = http::Request::new(Sent::of(content));
     *sent.method_mut() = request.method.clone();
     *sent.uri_mut() = request.url.uri().clone();
-    for (name, value) in request.fields.iter().filter(|(name, _)| *name != header::HOST) {
+    for (name, value) in request.all_headers().filter(|(name, _)| *name != header::HOST) {
         sent.headers_mut().append(name.clone(), value.clone());
     }
     let Ok(response) = app.clone().call(sent).await;
