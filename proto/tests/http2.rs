@@ -21,10 +21,20 @@ fn check(begin: impl Fn(&mut Side), server_sees: &[&str], client_sees: &[&str]) 
         assert_eq!(server.words, server_sees, "the server's input in {} pieces: {:?}", way.len(), way[0].len());
     }
     for way in ways(&to_client) {
-        let mut client = Side::client();
-        begin(&mut client);
-        way.iter().for_each(|piece| client.receive(piece));
+        let play = |takes_wholes: bool| {
+            let mut client = Side::client();
+            client.takes_wholes = takes_wholes;
+            begin(&mut client);
+            way.iter().for_each(|piece| client.receive(piece));
+            client
+        };
+        let (client, other) = (play(false), play(true));
         assert_eq!(client.words, client_sees, "the client's input in {} pieces: {:?}", way.len(), way[0].len());
+        // A client that takes whole bodies at once sees and sends the same, and ends in the same state.
+        assert_eq!((&other.words, &other.out), (&client.words, &client.out), "{} pieces", way.len());
+        assert_eq!(format!("{:?}", other.connection), format!("{:?}", client.connection), "{} pieces", way.len());
+        let has_body = client_sees.iter().any(|word| word.contains("Exact(5)"));
+        assert!(other.wholes > 0 || !has_body || way.len() > 1, "{client_sees:?}");
     }
 }
 

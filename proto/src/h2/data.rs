@@ -3,7 +3,7 @@
 
 use super::budget::Kind;
 use super::connection::{Connection, Event, Failure, Lent, failure};
-use super::frame::{self, Code, FrameHead, flag};
+use super::frame::{self, Code, FrameHead, HEAD_BYTES, flag, kind};
 use super::state::Step;
 use super::streams::StreamRef;
 use crate::Role;
@@ -91,6 +91,39 @@ impl Connection {
         };
         self.incoming = Some(incoming);
         Ok(Some((read as usize, event)))
+    }
+
+    /// Takes the whole body of a stream whose head has just been received, if it is announced with `length` bytes and all
+    /// of it follows in one DATA frame that ends the stream. Does the same as [`receive`](Self::receive) for that frame,
+    /// [`used`](Self::used) for its bytes, and `receive` for the end. Returns the bytes, and the number of used bytes of the
+    /// window. Returns `None` without a change if the frame is another one or has no place in the windows.
+    pub fn take_whole_body<'b>(
+        &mut self,
+        stream: StreamRef,
+        length: u64,
+        window: &'b [u8],
+        out: &mut Vec<u8>,
+    ) -> Option<(&'b [u8], usize)> {
+        let head = FrameHead::read(window)?;
+        let is_this = head.kind == kind::DATA && head.flags == flag::END_STREAM && head.stream == stream.number;
+        if !is_this || self.incoming.is_some() || u64::from(head.length) != length {
+            return None;
+        }
+        let whole = HEAD_BYTES + head.length as usize;
+        let data = window.get(HEAD_BYTES..whole)?;
+        let found = self.streams.get(stream)?;
+        let is_allowed = found.receive.allows(head.length) && found.state.after(Step::Receive).is_some();
+        if !is_allowed || found.announced != Some(length) || !self.receive.allows(head.length) {
+            return None;
+        }
+        let is_counted = self.receive.receive(head.length);
+        let is_taken = self.streams.get(stream)?.take_data(head.length, head.length, true).is_none();
+        debug_assert!(is_counted && is_taken, "the checks above are the same");
+        self.used_of_connection(head.length, out);
+        if self.streams.step(stream, Step::ReceiveEnd) {
+            self.completed(Role::Client);
+        }
+        Some((data, whole))
     }
 
     /// Reads more of a DATA frame. Returns the number of bytes read, and an event if there is one.

@@ -76,10 +76,15 @@ impl ReceiveWindow {
         fits
     }
 
+    /// Returns true if the window allows this number of bytes.
+    pub(super) fn allows(&self, bytes: u32) -> bool {
+        i64::from(bytes) <= i64::from(self.left) || bytes == 0
+    }
+
     /// Counts received bytes. Returns false if the window does not allow them.
     #[must_use]
     pub(super) fn receive(&mut self, bytes: u32) -> bool {
-        let fits = i64::from(bytes) <= i64::from(self.left) || bytes == 0;
+        let fits = self.allows(bytes);
         if fits {
             self.left -= bytes as i32;
         }

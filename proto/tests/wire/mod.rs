@@ -57,6 +57,9 @@ pub(crate) struct Side {
     /// True if received bodies are not used up until [`use_held`](Side::use_held) is called.
     pub(crate) holds: bool,
     pub(crate) held: Vec<(StreamRef, usize)>,
+    /// True if bodies that came with their heads are taken by `take_whole_body`, and the number of them.
+    pub(crate) takes_wholes: bool,
+    pub(crate) wholes: usize,
     window: Vec<u8>,
     sending: Vec<Sending>,
     paths: BTreeMap<u32, String>,
@@ -76,6 +79,8 @@ impl Side {
             words: Vec::new(),
             failure: None,
             holds: false,
+            takes_wholes: false,
+            wholes: 0,
             held: Vec::new(),
             window: Vec::new(),
             sending: Vec::new(),
@@ -113,6 +118,14 @@ impl Side {
                 break;
             }
             self.act(received.event);
+            if let (true, Event::Head(stream, Length::Exact(length))) = (self.takes_wholes, received.event)
+                && let Some((body, used)) =
+                    self.connection.take_whole_body(stream, length, &window[at..], &mut self.out)
+            {
+                (at, self.wholes) = (at + used, self.wholes + 1);
+                self.bodies.insert(stream.number, body.to_vec());
+                self.act(Event::End(stream, false));
+            }
         }
         self.window = window[at..].to_vec();
     }

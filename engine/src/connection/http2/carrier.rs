@@ -16,8 +16,9 @@ use crate::response::Content;
 use crate::response::Response;
 use crate::service::Service;
 use crate::worker::WorkerContext;
-use highwire_proto::Length;
+use bytes::Bytes;
 use highwire_proto::h2::{Code, FRAME_BYTES, StreamRef};
+use highwire_proto::{Head, Length};
 use http::StatusCode;
 use http::{HeaderName, HeaderValue};
 
@@ -115,6 +116,10 @@ impl Carrier for H2<'_, '_> {
 
     fn awaits_continue(&self) -> bool {
         true
+    }
+
+    fn whole_body(&mut self, _: Length, _: &mut Head, _: &mut WorkerContext<impl Service>) -> Option<Bytes> {
+        self.http2.came.take()
     }
 
     fn body_begins(&mut self, body_use: BodyUse, worker: &mut WorkerContext<impl Service>) {

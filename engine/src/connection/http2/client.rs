@@ -8,6 +8,7 @@ use crate::connection::Connection;
 use crate::connection::client::interim;
 use crate::connection::out::Out;
 use crate::connection::transport::Transport;
+use crate::connection::work;
 use crate::exchange::Waits;
 use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
@@ -15,6 +16,7 @@ use crate::fields::is_sent_without_connection;
 use crate::raw::Raw;
 use crate::service::Service;
 use crate::worker::WorkerContext;
+use bytes::Bytes;
 use highwire_proto::h2::{Code, FieldWriter, Request, StreamRef};
 use highwire_proto::{Error, Head, Length};
 use http::Method;
@@ -38,6 +40,18 @@ impl Connection {
 }
 
 impl Http2 {
+    /// Takes a response's body for [`Carrier::whole_body`](crate::exchange::carrier::Carrier::whole_body), if all of it has
+    /// been received with the head. A queue between the connection and the reader is then not needed. Returns the number
+    /// of used bytes.
+    fn take_whole_body(&mut self, stream: StreamRef, length: u64, behind: &[u8], out: &mut Out<'_>) -> usize {
+        let Some((data, used)) = self.http.take_whole_body(stream, length, behind, &mut out.queue.output) else {
+            return 0;
+        };
+        self.came = Some(Bytes::copy_from_slice(data));
+        self.arrived += data.len() as u64;
+        used
+    }
+
     /// Returns the number of requests that a client could begin now, if it may have at most `most` at the same time.
     pub(in crate::connection) fn room(&self, most: usize) -> usize {
         self.http.most_requests().min(most).saturating_sub(self.http.open_streams())
@@ -117,24 +131,32 @@ impl Transport {
         }
     }
 
-    /// Handles the head of a response.
+    /// Handles the head of a response. Returns the number of bytes of `behind`, which came after the head, that were used
+    /// as the whole body.
     pub(in crate::connection) fn response_http2(
         &mut self,
         http2: &mut Http2,
         stream: StreamRef,
         length: Length,
-        (head, window): (&mut Head, &[u8]),
+        (head, window, behind): (&mut Head, &[u8], &[u8]),
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
-    ) {
+    ) -> usize {
         self.served = self.served.saturating_add(1);
         if head.upgrade && length != Length::Empty {
-            return self.accepted_http2(http2, stream, head, window, worker, out);
+            self.accepted_http2(http2, stream, head, window, worker, out);
+            return 0;
         }
+        let used = match length {
+            Length::Exact(length) => http2.take_whole_body(stream, length, behind, out),
+            Length::Empty | Length::Unknown => 0,
+        };
+        self.work.spend(if used > 0 { work::FRAME + work::bytes(used) } else { 0 });
         H2 { transport: self, http2, stream, out }.answered(length, head, window, worker);
-        if length == Length::Empty {
+        if length == Length::Empty || used > 0 {
             self.answered_http2(http2, stream, worker, out);
         }
+        used
     }
 
     /// Makes the stream of a CONNECT a tunnel, because the server has accepted it.

@@ -134,7 +134,8 @@ impl Transport {
                 Event::NeedMore => break,
                 Event::Head(stream, length) if self.link.is_some() => {
                     self.work.spend(work::decoded_head(fields.len(), head.fields.len()));
-                    self.response_http2(http2, stream, length, (head, &fields), worker, out);
+                    let message = (&mut *head, &fields[..], &window[at..]);
+                    at += self.response_http2(http2, stream, length, message, worker, out);
                 }
                 Event::Head(stream, length) => {
                     self.work.spend(work::decoded_head(fields.len(), head.fields.len()));

@@ -5,6 +5,7 @@ use crate::client;
 use crate::deadline::NEVER;
 use crate::exchange::{Exchange, Intake, Waits};
 use crate::service::Service;
+use crate::spares::Spares;
 use crate::worker::WorkerContext;
 use bytes::Bytes;
 use highwire_proto::h2::{self, Schedule, StreamRef};
@@ -87,6 +88,37 @@ pub(in crate::connection) struct Active {
     pub(in crate::connection) is_widened: bool,
 }
 
+impl Default for Active {
+    fn default() -> Active {
+        Active {
+            stream: StreamRef { place: 0, number: 0 },
+            exchange: Exchange::default(),
+            pending: Bytes::new(),
+            scheduled: false,
+            drops: false,
+            given: 0,
+            lent: 0,
+            intake: Intake::default(),
+            arrived_before: 0,
+            taken: 0,
+            sent_before: 0,
+            due: NEVER,
+            waits: Waits::Handler,
+            counted: 0,
+            counted_stalled: 0,
+            stale: false,
+            fed: false,
+            granted: 0,
+            is_asked: false,
+            is_widened: false,
+        }
+    }
+}
+
+thread_local! {
+    static SPARE: Spares<Active> = const { Spares::new() };
+}
+
 impl Active {
     /// Returns true if the response has begun.
     pub(in crate::connection) fn is_answered(&self) -> bool {
@@ -162,6 +194,8 @@ pub(crate) struct Http2 {
     /// granted to all of them.
     pub(in crate::connection) collecting: VecDeque<StreamRef>,
     pub(in crate::connection) granted: usize,
+    /// The body of the response whose head is being handled, if all of it came with the head.
+    pub(in crate::connection) came: Option<Bytes>,
     /// True if a stream was woken in a turn that had no time for it.
     pub(in crate::connection) has_late_wakes: bool,
     /// True if a collected body has ended since the last grants, so others may be granted more.
@@ -191,6 +225,7 @@ impl Http2 {
             fed: Vec::new(),
             collecting: VecDeque::new(),
             granted: 0,
+            came: None,
             has_late_wakes: false,
             is_to_grant: false,
         }
@@ -226,28 +261,10 @@ impl Http2 {
             *slot = None;
         }
         let active = slot.get_or_insert_with(|| {
-            Box::new(Active {
-                stream,
-                exchange: Exchange::default(),
-                pending: Bytes::new(),
-                scheduled: false,
-                drops: false,
-                given: 0,
-                lent: 0,
-                intake: Intake::default(),
-                arrived_before: 0,
-                taken: 0,
-                sent_before: 0,
-                due: worker.tick.saturating_add(worker.rules.handler),
-                waits: Waits::Handler,
-                counted: 0,
-                counted_stalled: 0,
-                stale: false,
-                fed: false,
-                granted: 0,
-                is_asked: false,
-                is_widened: false,
-            })
+            let mut active = Spares::take(&SPARE);
+            active.stream = stream;
+            active.due = worker.tick.saturating_add(worker.rules.handler);
+            active
         });
         if !std::mem::replace(&mut active.stale, true) {
             self.stale.push(stream);
@@ -271,6 +288,7 @@ impl Http2 {
             self.schedule.remove(stream);
         }
         active.exchange.give_up(BodyError::CutShort, worker);
+        Spares::recycle(&SPARE, active);
         if self.count == 0 {
             (self.active, self.stale, self.fed) = (Vec::new(), Vec::new(), Vec::new());
             self.collecting = VecDeque::new();
