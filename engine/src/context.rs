@@ -46,8 +46,29 @@ pub(crate) type TimerKey = (Instant, u64);
 struct Tasks {
     slots: Vec<(u32, Option<Task>)>,
     free: Vec<u32>,
+    /// The generation of new slots.
+    first: u32,
     living: usize,
     timers: u64,
+}
+
+/// The number of slots of tasks above which their memory is freed when there are no tasks.
+const TASKS_KEPT: usize = 1024;
+
+impl Tasks {
+    /// Records that a task has ended. Frees the slots of a peak.
+    fn ended(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.0 = next_generation(slot.0);
+        self.free.push(index);
+        self.living -= 1;
+        if self.living == 0 && self.slots.len() > TASKS_KEPT {
+            // It is higher than the generation of every slot freed now, so that late wakes find no task.
+            let generations = self.slots.iter().map(|(generation, _)| *generation);
+            self.first = next_generation(generations.max().unwrap_or(0).max(self.first));
+            (self.slots, self.free) = (Vec::new(), Vec::new());
+        }
+    }
 }
 
 /// The meaning of a task number. Numbers have 52 bits: a kind (2), a generation (24) and an index (26). In a stream's
@@ -208,7 +229,8 @@ impl Context {
         let index = match tasks.free.pop() {
             Some(index) => index,
             None => {
-                tasks.slots.push((0, None));
+                let first = tasks.first;
+                tasks.slots.push((first, None));
                 tasks.slots.len() as u32 - 1
             }
         };
@@ -274,11 +296,7 @@ impl Context {
         } else {
             drop(task);
         }
-        let mut tasks = self.tasks.borrow_mut();
-        let slot = &mut tasks.slots[index as usize];
-        slot.0 = next_generation(slot.0);
-        tasks.free.push(index);
-        tasks.living -= 1;
+        self.tasks.borrow_mut().ended(index);
     }
 
     /// Returns the number of spawned tasks that have not finished.

@@ -45,6 +45,10 @@ impl<T> Queue<T> {
         first
     }
 
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.len())
+    }
+
     /// Takes the first element, if there is no other one.
     #[inline]
     pub(crate) fn pop_only(&mut self) -> Option<T> {
@@ -54,6 +58,22 @@ impl<T> Queue<T> {
     #[inline]
     pub(crate) fn back_mut(&mut self) -> Option<&mut T> {
         self.rest.as_mut().and_then(|rest| rest.back_mut()).or(self.first.as_mut())
+    }
+}
+
+/// Takes the elements.
+impl<T> Iterator for Queue<T> {
+    type Item = T;
+    fn next(&mut self) -> Option<T> {
+        self.pop_front()
+    }
+}
+
+impl<T> FromIterator<T> for Queue<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Queue<T> {
+        let mut queue = Queue::default();
+        elements.into_iter().for_each(|element| queue.push_back(element));
+        queue
     }
 }
 
@@ -82,6 +102,8 @@ mod tests {
         while let Some(number) = naive.pop_front() {
             assert_eq!(queue.pop_front(), Some(number));
         }
-        assert!(queue.is_empty() && queue.rest.is_none());
+        assert!(queue.is_empty() && queue.rest.is_none() && queue.len() == 0);
+        let queue: Queue<u32> = (0..5).collect();
+        assert_eq!((queue.len(), queue.collect::<Vec<_>>()), (5, vec![0, 1, 2, 3, 4]));
     }
 }

@@ -2,7 +2,7 @@
 //! identify it by its token.
 
 use crate::SocketId;
-use crate::slots::Slots;
+use crate::slots::{SLOTS_KEPT, Slots};
 use std::collections::HashMap;
 use std::io;
 
@@ -50,6 +50,9 @@ impl<T> Connecting<T> {
     pub(crate) fn remove(&mut self, attempt: SocketId) -> Option<(u64, T)> {
         let (token, value) = self.attempts.remove(attempt)?;
         self.by_token.remove(&token);
+        if self.by_token.is_empty() {
+            self.by_token.shrink_to(SLOTS_KEPT);
+        }
         Some((token, value))
     }
 

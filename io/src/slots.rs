@@ -24,7 +24,7 @@ pub(crate) struct Slots<T> {
 }
 
 /// The number of slots above which their memory is freed when all of them are free.
-const SLOTS_KEPT: usize = 1024;
+pub(crate) const SLOTS_KEPT: usize = 1024;
 
 impl<T> Slots<T> {
     pub(crate) fn new() -> Slots<T> {

@@ -5,11 +5,11 @@ use super::failure::Failure;
 use super::open::Protocol;
 use super::pool::Origin;
 use crate::promise::Promise;
+use crate::queue::Queue;
 use crate::rules::Rules;
 #[cfg(feature = "tls")]
 use crate::secure::Secure;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::task::Waker;
 
@@ -19,10 +19,10 @@ pub(crate) struct Link {
     pub(crate) protocol: Protocol,
     origin: Weak<Origin>,
     /// The requests that the connection must begin.
-    queue: RefCell<VecDeque<Rc<Asking>>>,
+    queue: RefCell<Queue<Rc<Asking>>>,
     /// The number of requests that the connection could begin, and the number of those that may be added to `queue`.
-    most: Cell<usize>,
-    room: Cell<usize>,
+    most: Cell<u32>,
+    room: Cell<u32>,
     /// True if the connection has no request.
     is_idle: Cell<bool>,
     /// True if the connection was given a request.
@@ -37,10 +37,16 @@ pub(crate) struct Link {
     retires: Cell<bool>,
     /// Wakes the connection.
     task: RefCell<Option<Waker>>,
-    /// The promise that the connection is ready for requests; `None` since it is.
-    opening: RefCell<Option<Promise<Result<(), Failure>>>>,
-    /// The reason why the connection has ended before it was open.
-    reason: RefCell<Option<Failure>>,
+    /// `None` since the connection is ready for requests.
+    opening: RefCell<Option<Box<Opening>>>,
+}
+
+/// What is known of a connection until it is ready for requests.
+struct Opening {
+    /// The promise that it becomes ready.
+    ready: Promise<Result<(), Failure>>,
+    /// The reason why it ends before that.
+    reason: Option<Failure>,
 }
 
 impl Link {
@@ -64,8 +70,7 @@ impl Link {
             is_closed: Cell::default(),
             retires: Cell::default(),
             task: RefCell::default(),
-            opening: RefCell::new(Some(opening)),
-            reason: RefCell::default(),
+            opening: RefCell::new(Some(Box::new(Opening { ready: opening, reason: None }))),
         })
     }
 
@@ -91,18 +96,20 @@ impl Link {
     pub(crate) fn open(&self, is_http2: bool) {
         self.is_http2.set(is_http2);
         if let Some(opening) = self.opening.take() {
-            opening.keep(Ok(()));
+            opening.ready.keep(Ok(()));
         }
     }
 
     /// Records why the connection ends before it is open.
     pub(crate) fn set_reason(&self, failure: Failure) {
-        self.reason.borrow_mut().get_or_insert(failure);
+        if let Some(opening) = &mut *self.opening.borrow_mut() {
+            opening.reason.get_or_insert(failure);
+        }
     }
 
     /// Returns the number of requests that may be added.
     pub(super) fn room(&self) -> usize {
-        self.room.get()
+        self.room.get() as usize
     }
 
     /// Gives a request to the connection. The caller must have checked that there is room.
@@ -154,11 +161,14 @@ impl Link {
         let mut waiting = self.queue.borrow().len();
         if waiting > most && self.is_http2.get() {
             // The server allows fewer requests than before. The others can be sent on another connection.
-            let unsent = self.queue.borrow_mut().split_off(most);
+            let kept: Vec<_> = std::iter::from_fn(|| self.next()).take(most).collect();
+            let unsent = self.queue.take();
+            *self.queue.borrow_mut() = kept.into_iter().collect();
             waiting = most;
-            unsent.into_iter().for_each(|asking| asking.fail(Failure::Unsent));
+            unsent.for_each(|asking| asking.fail(Failure::Unsent));
         }
-        let room = most.saturating_sub(waiting);
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        let room = most.saturating_sub(waiting as u32);
         if self.most.replace(most) < most && waiting > 0 {
             // A response has ended, or the server allows more requests.
             self.wake();
@@ -201,10 +211,11 @@ impl Link {
         }
         self.room.set(0);
         if let Some(opening) = self.opening.take() {
-            opening.keep(Err(self.reason.take().unwrap_or(Failure::Lost)));
+            let Opening { ready, reason } = *opening;
+            ready.keep(Err(reason.unwrap_or(Failure::Lost)));
         }
         let unsent = self.queue.take();
-        unsent.into_iter().for_each(|asking| asking.fail(Failure::Unsent));
+        unsent.for_each(|asking| asking.fail(Failure::Unsent));
         if let Some(origin) = self.origin.upgrade() {
             origin.lost(self);
         }

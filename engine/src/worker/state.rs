@@ -314,6 +314,9 @@ impl<S: Service> WorkerState<S> {
 
     fn connection_opened(&mut self, token: u64, socket: SocketId, queue: &mut Queue) {
         let Some(promise) = self.attempts.remove(&token) else { return queue.push(Op::Abort { socket }) };
+        if self.attempts.is_empty() {
+            self.attempts.shrink_to(CONNECTIONS_KEPT);
+        }
         let (connection, stream) = Connection::opened(socket, &mut self.cx);
         self.keep(connection);
         if self.cx.draining {

@@ -74,14 +74,16 @@ use self::connect::Here;
 pub(crate) use self::send::is_idempotent;
 use crate::Method;
 use highwire_engine::context;
-use highwire_engine::time::timeout;
+use highwire_engine::time::sleep;
 use highwire_engine::{Begin, Config, Engine, Outcome, Server, Service, Worker};
 use highwire_io::{Driver, Instant, Readiness, Uring};
 use highwire_proto::Head;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 /// A client. Clones share its settings and, on each worker, its connections.
 #[derive(Clone)]
@@ -177,13 +179,18 @@ impl Client {
             }
         }
         let limit = request.timeout.or(self.settings.timeout);
-        let Some(limit) = limit else { return self.run(request, &Running { due: None }).await };
+        let running = Running { due: limit.map(|limit| context::now() + limit) };
         let url = request.url.clone();
-        let running = Running { due: Some(context::now() + limit) };
-        match timeout(limit, self.run(request, &running)).await {
-            Ok(result) => result,
-            Err(_) => Err(Error::new(error::Kind::TimedOut, Some(&url))),
-        }
+        let mut late = limit.map(|limit| Box::pin(sleep(limit)));
+        // `timeout` would make the future of each request twice as large.
+        let mut run = pin!(self.run(request, &running));
+        poll_fn(|cx| match run.as_mut().poll(cx) {
+            Poll::Pending if late.as_mut().is_some_and(|late| late.as_mut().poll(cx).is_ready()) => {
+                Poll::Ready(Err(Error::new(error::Kind::TimedOut, Some(&url))))
+            }
+            polled => polled,
+        })
+        .await
     }
 
     /// Sends a request through the middleware.
@@ -192,7 +199,8 @@ impl Client {
         if rest.is_empty() {
             return self.follow(&mut request, running).await;
         }
-        Next { client: self, rest, running }.run(*request).await
+        // Boxed, so that requests without middleware do not have room for it in their futures.
+        Box::pin(Next { client: self, rest, running }.run(*request)).await
     }
 
     /// Returns the number of this client's connections on the current worker, and how many of them have no request.

@@ -100,7 +100,7 @@ impl Client {
         if let Some(app) = &self.settings.app {
             let content = take_body(request).into_content();
             request.has_sent_stream |= matches!(content, Content::Stream(_));
-            return Ok(super::within::send(app, request, content).await?);
+            return Ok(Box::pin(super::within::send(app, request, content)).await?);
         }
         let here = self.here();
         let is_idempotent = is_idempotent(&request.method);
