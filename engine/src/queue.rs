@@ -102,7 +102,8 @@ mod tests {
         while let Some(number) = naive.pop_front() {
             assert_eq!(queue.pop_front(), Some(number));
         }
-        assert!(queue.is_empty() && queue.rest.is_none() && queue.len() == 0);
+        assert!(queue.is_empty() && queue.rest.is_none());
+        assert_eq!(queue.len(), 0);
         let queue: Queue<u32> = (0..5).collect();
         assert_eq!((queue.len(), queue.collect::<Vec<_>>()), (5, vec![0, 1, 2, 3, 4]));
     }
