@@ -329,6 +329,11 @@ impl<S: Service> Thread<S> {
                         self.paused = false;
                         false
                     }
+                    Op::ReceiveInto { buffer, .. } => {
+                        // This thread's own buffer serves all receives.
+                        self.connection.take_back(buffer);
+                        false
+                    }
                     Op::Abort { .. } => {
                         calls::reset_on_close(&self.socket);
                         false

@@ -327,7 +327,7 @@ impl Drop for Entered {
 
 fn with<T>(use_it: impl FnOnce(&Context) -> T) -> T {
     let context = CURRENT.with_borrow(Clone::clone);
-    use_it(&context.expect("no Highwire worker runs on this thread; call this function in a handler or a spawned task"))
+    use_it(&context.expect("no Highwire worker runs on this thread; call this function in a handler, a task of `spawn` or a future of `block_on`"))
 }
 
 /// A value that is kept for a worker as long as its owner lives.

@@ -31,7 +31,7 @@
 //! | `cookie-jar` | `client::CookieJar`: a client that keeps cookies |
 //! | `nats`, `redis` | `topics::Nats`, `topics::Redis`: topics that several machines share |
 //! | `templates` | `templates`: pages from templates in the language of Jinja2 |
-//! | `tower` | `tower`: axum routers and other tower services inside an app, or an app inside them; the client on tokio and as a service |
+//! | `tower` | `tower`: axum routers and other tower services inside an app, or an app inside them; the client on tokio, as a service, and to an app of the same process |
 //! | `hyper` | such services can take over a connection through hyper's upgrades; axum's WebSocket needs this and `tokio` |
 //! | `tokio` | a tokio runtime in the background, for handlers that need one |
 #![forbid(unsafe_code)]

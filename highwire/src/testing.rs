@@ -14,7 +14,9 @@
 //!
 //! [`Client::new`] sends plain HTTP; `Client::https` (feature `tls`) sends HTTPS.
 //!
-//! The whole server runs on a simulated network, from the parser to the timeouts. Each request opens a new connection.
+//! The whole server runs on a simulated network, from the parser to the timeouts. Each request opens a new connection. Its
+//! handlers cannot reach real servers: connections are refused. A [`client::Client::to`] another app can be their client;
+//! that app runs in real time.
 //! Timers of handlers ([`time::sleep`](crate::time::sleep)) do not wait in real time, because the clock jumps to the
 //! next timer when nothing else is left to do. Work on other threads, such as that of [`blocking`](crate::blocking)
 //! handlers, takes real time.
@@ -97,9 +99,25 @@ impl Client {
         Ok(Client { way: Way::Simulated(Box::new(Simulation { network, worker, wires })) })
     }
 
-    /// Sends the requests to a real server at this URL, such as `http://127.0.0.1:8080`, for example to repeat a test
-    /// against a deployed server. Redirects are not followed and bodies not decoded, as by the other constructors.
-    /// [`advance`](Self::advance) and [`RequestBuilder::open`] need an app in this process.
+    /// Sends the requests to a real server at this URL, such as `http://127.0.0.1:8080`, to use tests of an app as a smoke
+    /// test: time is real, connections are used again, HTTPS needs a certificate that the system trusts, and requests are
+    /// sent again as by [`client::Client`] if their connection is lost. The path of a request replaces that of the URL.
+    /// Redirects are not followed and bodies not decoded, as by the other constructors. [`advance`](Self::advance) and
+    /// [`RequestBuilder::open`] need an app in this process.
+    ///
+    /// ```no_run
+    /// # fn app() -> highwire::App {
+    /// #     highwire::App::new()
+    /// # }
+    /// use highwire::testing::Client;
+    ///
+    /// let mut client = match std::env::var("SERVER") {
+    ///     Ok(url) => Client::connect(&url)?,
+    ///     Err(_) => Client::new(app())?,
+    /// };
+    /// # let _ = client.get("/");
+    /// # Ok::<(), highwire::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the URL is invalid, or if an event loop cannot start.
@@ -138,7 +156,8 @@ impl Client {
         self.request(Method::DELETE, path)
     }
 
-    /// Begins a request with any method. `target` is the target of the request line, such as `/path?query`.
+    /// Begins a request with any method. `target` is the target of the request line, such as `/path?query`; with
+    /// [`connect`](Self::connect), a path or a URL.
     pub fn request(&mut self, method: Method, target: &str) -> RequestBuilder<'_> {
         let target = target.to_string();
         RequestBuilder { client: self, method, target, fields: Vec::new(), body: Bytes::new() }

@@ -24,7 +24,7 @@ fn long_bodies_arrive_whole_on_each_engine() {
     fn body(length: usize) -> Vec<u8> {
         (0..length).map(|at| (at % 251) as u8).collect()
     }
-    for engine in [Engine::Uring, Engine::Readiness] {
+    for engine in [Engine::Uring, Engine::Readiness, Engine::Threads] {
         let client = Client::builder().max_body_bytes(LENGTHS[5]).build().expect("a client");
         let app = App::new()
             .post("/echo", |body: Bytes| body)
@@ -48,6 +48,10 @@ fn long_bodies_arrive_whole_on_each_engine() {
                 let client = Client::builder().max_body_bytes(LENGTHS[5]).build().expect("a client");
                 let got = client.post(&format!("{address}/echo")).body(body(length)).send().await?.bytes().await?;
                 assert!(got == body(length), "{length} bytes, {engine:?}");
+                if engine == Engine::Threads {
+                    // A handler has no client there: its connection has a thread of its own and no event loop.
+                    continue;
+                }
                 let through = client.post(&format!("{address}/through/{length}")).send().await?.text().await?;
                 assert_eq!(through, "true", "{length} bytes, {engine:?}");
             }

@@ -52,7 +52,10 @@ fn resources_have_typed_values() {
         for key in ["7", "a/b?c#d", "\u{e4} %2f", "..."] {
             assert_eq!(notes.at(key).get::<Note>().await?, note(key));
         }
-        assert_eq!(notes.at("..").url(), format!("{url}/v1/notes/"));
+        for key in ["", ".", ".."] {
+            // Such a key must not lead to the collection.
+            assert!(notes.at(key).delete().await.expect_err("another resource").is_builder(), "{key:?}");
+        }
         assert_eq!(notes.at("gone").find::<Note>().await?, None);
         assert_eq!(notes.at(1).find::<Note>().await?, Some(note("1")));
         let broken = notes.at("broken").find::<Note>().await.expect_err("an error status");

@@ -187,6 +187,30 @@ fn tasks_of_tokio_share_a_client() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     });
+    // A request goes on although its client is gone, as in tower's `oneshot`.
+    let last = client.send(get(&format!("{url}/long")));
     drop(client);
+    let last = runtime.block_on(async { last.await.expect("a response").into_body().bytes(LONG).await });
+    assert_eq!(last.expect("a body").len(), LONG);
+    stop([handle]);
+}
+
+/// A body that is there at once is kept for redirects; one in parts is not.
+#[test]
+fn short_bodies_of_services_are_sent_again() {
+    let again =
+        || Response::new(StatusCode::TEMPORARY_REDIRECT).with_header(header::LOCATION, "/echo".parse().expect("valid"));
+    let (handle, url) = serve(app().post("/again", again));
+    let asked = block_on(async {
+        for (length, status) in [(0, 200), (5, 200), (60_000, 200), (70_000, 307)] {
+            let request = http::Request::post(format!("{url}/again")).body("x".repeat(length)).expect("a request");
+            let response = Client::new().call(request).await?;
+            assert_eq!(response.status().as_u16(), status, "{length} bytes");
+            let expected = if status == 200 { length } else { 0 };
+            assert_eq!(collect(response.into_body()).await?.0, expected);
+        }
+        Ok::<_, Error>(())
+    });
+    asked.expect("a worker").expect("responses");
     stop([handle]);
 }

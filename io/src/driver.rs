@@ -32,8 +32,9 @@
 //! With [`Op::ReceiveInto`](crate::Op::ReceiveInto), the loop lends a buffer for the next bytes of one socket, so that
 //! many bytes need no copy and few calls. Bytes that the driver received before it started the operation are still
 //! reported with `Received`; the loop can take the buffer back until then ([`Queue::take_back`]). From the start until
-//! `ReceivedInto`, the driver reports no `Received` for the socket, and ignores operations that pause or resume
-//! receiving.
+//! `ReceivedInto`, the driver reports no `Received` for the socket, and ignores operations that pause receiving. An
+//! operation that resumes receiving cancels the receive: the driver drops the buffer, and reports what arrives with
+//! `Received`.
 //!
 //! **Closing.** Once a `Close` or `Abort` has started, no completion names the socket's id. After `Close`, the driver
 //! closes the descriptor when the queued bytes are sent. It resets the connection if that takes longer than

@@ -43,12 +43,15 @@ impl Landing {
 
     /// Fills the room with a receiving function, as far as bytes have arrived. Returns the number of bytes, and the
     /// buffer, or the landing if nothing was received.
-    pub(crate) fn fill(
+    ///
+    /// # Safety
+    /// If the function returns a number of bytes, it must have written as many at the front of its memory.
+    pub(crate) unsafe fn fill(
         mut self,
         receive: impl FnOnce(&mut [MaybeUninit<u8>]) -> io::Result<usize>,
     ) -> (io::Result<usize>, Result<Vec<u8>, Landing>) {
         match receive(self.spare()) {
-            // SAFETY: the function has written as many bytes as it returned.
+            // SAFETY: the caller promises that the function has written as many bytes as it returned.
             Ok(count @ 1..) => (Ok(count), Ok(unsafe { self.filled(count) })),
             nothing => (nothing, Err(self)),
         }
@@ -70,15 +73,19 @@ mod tests {
     #[test]
     fn the_spare_memory_has_the_size_of_the_room() {
         let landing = Landing::new(b"xy".to_vec(), 100);
-        let (count, buffer) = landing.fill(|spare| {
+        let write = |spare: &mut [MaybeUninit<u8>]| {
             assert_eq!(spare.len(), 100);
             spare[..3].iter_mut().zip(b"abc").for_each(|(place, &byte)| {
                 place.write(byte);
             });
             Ok(3)
-        });
+        };
+        // SAFETY: `write` writes the three bytes that it returns.
+        let (count, buffer) = unsafe { landing.fill(write) };
         assert_eq!((count.ok(), buffer.ok().as_deref()), (Some(3), Some(&b"xyabc"[..])));
-        let (_, landing) = Landing::new(b"xy".to_vec(), 100).fill(|_| Err(io::ErrorKind::WouldBlock.into()));
+        let landing = Landing::new(b"xy".to_vec(), 100);
+        // SAFETY: the function returns no bytes.
+        let (_, landing) = unsafe { landing.fill(|_| Err(io::ErrorKind::WouldBlock.into())) };
         assert_eq!(landing.map_err(|landing| landing.append(b"!").0), Err(b"xy!".to_vec()));
     }
 }

@@ -115,7 +115,8 @@ pub enum Op {
     },
     /// Receive once into a buffer of the loop instead of the driver's own memory. When bytes have arrived,
     /// [`Completion::ReceivedInto`] gives the buffer back, and receiving is paused. Receiving need not be resumed
-    /// before. The driver drops the buffer if the connection ends or fails first, or if the loop closes the socket.
+    /// before. The driver drops the buffer if the connection ends or fails first, if the loop closes the socket, or if it
+    /// resumes receiving.
     ReceiveInto {
         /// The socket.
         socket: SocketId,

@@ -12,7 +12,8 @@ use std::time::Duration;
 #[cfg(target_os = "linux")]
 pub(crate) use system::disconnect;
 pub(crate) use system::{
-    KEEPS_EVENTS, Stream, accept, connect, deregister, is_passing, is_transient, receive, register, reregister, send,
+    KEEPS_EVENTS, Stream, accept, connect, deregister, is_passing, is_transient, receive, receive_into, register,
+    reregister, send,
 };
 
 /// A connected stream socket that can move between drivers and threads.

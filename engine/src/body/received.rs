@@ -181,6 +181,11 @@ impl BodyQueue {
         Some((buffer, room))
     }
 
+    /// Returns true if a buffer is lent and the reader still waits for the body.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.whole.as_ref().is_some_and(|whole| whole.lent > 0)
+    }
+
     /// Takes back a lent buffer.
     pub(crate) fn take_back(&mut self, buffer: Vec<u8>) {
         let Some(whole) = &mut self.whole else { return };
@@ -197,6 +202,13 @@ impl BodyQueue {
             None => self.held >= most,
             Some(whole) => whole.bytes.len() > whole.limit,
         }
+    }
+
+    /// Returns the number of bytes that the peer may not send again. A body that is taken as a whole has none, unless it has
+    /// more bytes than its reader accepts.
+    pub(crate) fn untaken(&self) -> usize {
+        let is_over = |whole: &Whole| if whole.bytes.len() > whole.limit { whole.bytes.len() } else { 0 };
+        self.whole.as_deref().map_or(self.bytes, is_over)
     }
 
     fn trailers_held(&self) -> usize {

@@ -157,8 +157,8 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
-        if self.transport.lands {
-            self.take_off(out.queue);
+        if self.transport.lands && !self.take_off(out.queue) {
+            return self.abort(worker, out);
         }
         if self.is_tunnel() {
             self.received_raw(bytes, worker, out);

@@ -160,7 +160,9 @@ impl Transport {
             } else {
                 self.end_direction(out);
             }
+            self.lands = false;
             if std::mem::take(&mut self.paused) {
+                // It also frees a buffer that was lent for the body.
                 out.queue.push(Op::ResumeRecv { socket: self.id });
             }
             self.phase = Phase::Fresh;

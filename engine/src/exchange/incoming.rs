@@ -120,6 +120,12 @@ impl Incoming {
         self.parts.as_ref()?.borrow_mut().lend(left)
     }
 
+    /// Returns true if a buffer is lent and its reader still waits for the body.
+    pub(crate) fn is_lent(&self) -> bool {
+        let of_parts = || self.parts.as_ref().is_some_and(|parts| parts.borrow().is_lent());
+        self.whole.as_ref().map_or_else(of_parts, |whole| whole.lent > 0)
+    }
+
     /// Takes back a lent buffer, and drops it if no reader is left.
     pub(crate) fn take_back(&mut self, buffer: Vec<u8>) {
         match (&mut self.whole, &self.parts) {
@@ -187,7 +193,7 @@ impl Incoming {
     /// is not taken in parts.
     pub(crate) fn untaken(&self) -> Option<usize> {
         let parts = self.parts.as_ref()?.borrow();
-        Some(if parts.abandoned { 0 } else { parts.bytes })
+        Some(if parts.abandoned { 0 } else { parts.untaken() })
     }
 
     /// Sets whether the reader wakes the exchange when it takes a part.

@@ -70,19 +70,27 @@ fn locked(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Closes the queue. Jobs that are left are dropped, which ends their requests.
-fn close(queue: &Mutex<Queue>) {
-    let mut queue = locked(queue);
-    queue.is_closed = true;
-    let (jobs, worker) = (std::mem::take(&mut queue.jobs), queue.worker.take());
-    drop(queue);
-    drop(jobs);
-    worker.into_iter().for_each(Waker::wake);
-}
-
 impl Drop for Inbox {
     fn drop(&mut self) {
-        close(&self.queue);
+        let mut queue = locked(&self.queue);
+        queue.is_closed = true;
+        let worker = queue.worker.take();
+        drop(queue);
+        worker.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Closes the queue when the thread ends, also by a panic, so that no request waits for it.
+struct Closing(Arc<Mutex<Queue>>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let mut queue = locked(&self.0);
+        queue.is_closed = true;
+        let jobs = std::mem::take(&mut queue.jobs);
+        drop(queue);
+        // Dropping a job ends its request.
+        drop(jobs);
     }
 }
 
@@ -112,11 +120,11 @@ impl Background {
                 Ok(runtime) => runtime,
                 Err(error) => return drop(started.send(Some(error))),
             };
+            let closing = Closing(queue);
             let _ = started.send(None);
-            if let Err(error) = runtime.block_on(serve(&queue, &client)) {
+            if let Err(error) = runtime.block_on(serve(&closing.0, &client)) {
                 tracing::error!(%error, "the thread of a client has failed");
             }
-            close(&queue);
         };
         let thread = std::thread::Builder::new().name("highwire-client".to_string());
         thread.spawn(run).map_err(|error| Error::builder(error.to_string()))?;
@@ -185,7 +193,7 @@ where
             let length = body.size_hint().exact();
             let next = |(body, _): &mut (super::ResponseBody, Active), cx: &mut Context<'_>| body.poll_next_part(cx);
             let reader = send_across((body, active), next, |(body, _)| body.trailers().into_iter().collect());
-            Body { reader, length }
+            Body { reader, left: length }
         })
     }));
 }
@@ -234,8 +242,8 @@ where
 /// The body of a response of a [`Background`] client.
 pub struct Body {
     reader: Reader<Error>,
-    /// The length of the whole body, if it is known at the beginning.
-    length: Option<u64>,
+    /// The number of bytes that are left, if it is known.
+    left: Option<u64>,
 }
 
 impl fmt::Debug for Body {
@@ -267,7 +275,11 @@ impl HttpBody for Body {
     type Error = Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        Pin::new(&mut self.reader).poll_frame(cx)
+        let frame = Pin::new(&mut self.reader).poll_frame(cx);
+        if let (Poll::Ready(Some(Ok(frame))), Some(left)) = (&frame, &mut self.left) {
+            *left = left.saturating_sub(frame.data_ref().map_or(0, |data| data.len() as u64));
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
@@ -275,8 +287,8 @@ impl HttpBody for Body {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self.length {
-            Some(length) => SizeHint::with_exact(length),
+        match self.left {
+            Some(left) => SizeHint::with_exact(left),
             None => self.reader.size_hint(),
         }
     }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The client keeps its connections between the calls, and serves them during a call only. It must not be used in a
-//! handler or a task of a worker, which would wait for it: use [`Client`](super::Client) there.
+//! handler or a task of a worker, because its calls block the worker's thread: use [`Client`](super::Client) there.
 
 use super::error::{Error, Kind};
 use super::multipart::Form;

@@ -146,7 +146,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the URL against which the URLs of all requests are resolved.
+    /// Sets the URL against which the URLs of all requests are resolved. A path in it needs a final `/`: with the base
+    /// `http://host/v1/`, `users` is `/v1/users`, and `/users` replaces the path.
     pub fn base_url(mut self, base: &str) -> ClientBuilder {
         match url::parse(base) {
             Ok((base, _)) => self.settings.base = Some(base),
@@ -187,7 +188,7 @@ impl ClientBuilder {
         self.with_settings(|settings| settings.timeouts = timeouts)
     }
 
-    /// Sets the bounds.
+    /// Sets the limits of connections and waiting requests, for each worker.
     pub fn bounds(self, bounds: Bounds) -> ClientBuilder {
         self.with_settings(|settings| settings.bounds = bounds)
     }

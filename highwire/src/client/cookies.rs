@@ -3,7 +3,8 @@
 use super::error::Error;
 use super::url::Url;
 use crate::HeaderValue;
-use cookie_store::{CookieStore, RawCookie};
+use cookie_store::{Cookie, CookieStore, RawCookie};
+use std::collections::HashMap;
 use std::fmt;
 use std::io::{BufRead, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,9 +22,12 @@ const MOST_BYTES: usize = 4_096;
 /// A jar of cookies for [`ClientBuilder::cookie_jar`](super::ClientBuilder::cookie_jar). Clones share the cookies.
 ///
 /// The client adds the cookies for a URL to each request that has no `Cookie` field, also after redirects, and keeps those
-/// of each response. It keeps no cookie for a public suffix such as `co.uk`, none that is `Secure` from an `http:` URL, none
-/// that breaks the rules of the prefixes `__Host-` and `__Secure-`, and none above 4,096 bytes, 50 of a response, 180 of a domain or 3,000 in
-/// all. Programs have no site of their own, so `SameSite` has no meaning.
+/// of each response. All requests of the clients share the jar, so in a server it is for a login of the server itself and
+/// not for its visitors.
+///
+/// The jar keeps no cookie for a public suffix such as `co.uk`, none that is `Secure` from an `http:` URL, and none that
+/// breaks the rules of the prefixes `__Host-` and `__Secure-`. A cookie may have 4,096 bytes. The jar keeps 50 cookies of a
+/// response, 180 of a domain and 3,000 in all. `SameSite` is ignored, because a program has no site of its own.
 #[derive(Clone, Default)]
 pub struct CookieJar {
     store: Arc<Mutex<CookieStore>>,
@@ -120,46 +124,93 @@ impl CookieJar {
     /// Keeps a cookie of a response. Returns false if the jar does not take it.
     pub(super) fn keep(&self, cookie: &str, url: &Url) -> bool {
         let parsed = RawCookie::parse(cookie.to_string()).ok();
-        let (Some(cookie), Some(full)) = (parsed.filter(|_| cookie.len() <= MOST_BYTES), full(url)) else {
+        let (Some(mut cookie), Some(full)) = (parsed.filter(|_| cookie.len() <= MOST_BYTES), full(url)) else {
             return false;
         };
-        if !may_be_kept(&cookie, url) {
+        if !may_be_kept(&mut cookie, url) {
             return false;
         }
+        let Ok(cookie) = Cookie::try_from_raw_cookie(&cookie, &full) else { return false };
+        let cookie = cookie.into_owned();
+        let (Some(domain), path) = (cookie.domain.as_cow(), String::from(&cookie.path)) else { return false };
         let mut store = self.store();
-        let domain = cookie.domain().map_or_else(|| url.host().to_string(), str::to_ascii_lowercase);
-        let domain = domain.trim_start_matches('.');
-        let path = cookie.path().unwrap_or("/");
-        let of_domain = store.iter_any().filter(|known| known.domain.as_cow().is_some_and(|of| of == domain)).count();
-        let is_full = of_domain >= MOST_OF_A_DOMAIN || store.iter_any().count() >= MOST;
-        if is_full && !store.contains_any(domain, path, cookie.name()) {
+        // RFC 6265bis section 5.7: a plain connection, whose responses anybody may forge, changes no cookie of a secure one.
+        let shields = |known: &Cookie<'_>| {
+            known.secure() == Some(true) && known.name() == cookie.name() && known.domain.matches(&full)
+        };
+        if !url.is_secure() && store.iter_unexpired().any(shields) {
             return false;
         }
-        store.insert_raw(&cookie, &full).is_ok()
+        if !store.contains_any(&domain, &path, cookie.name()) && !make_room(&mut store, &domain) {
+            return false;
+        }
+        store.insert(cookie.clone(), &full).is_ok()
+    }
+}
+
+/// Makes room for another cookie of a domain, if necessary by removing those that have expired, and then one of the domain
+/// that has the most. Returns false if the domain itself has too many.
+fn make_room(store: &mut CookieStore, domain: &str) -> bool {
+    let name = |cookie: &Cookie<'_>| cookie.domain.as_cow().unwrap_or_default().into_owned();
+    let of_domain = |store: &CookieStore| store.iter_any().filter(|known| name(known) == domain).count();
+    if of_domain(store) >= MOST_OF_A_DOMAIN || store.iter_any().count() >= MOST {
+        remove(store, |known| known.is_expired());
+    }
+    if store.iter_any().count() >= MOST {
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        store.iter_any().for_each(|known| *counts.entry(name(known)).or_default() += 1);
+        let largest = counts.into_iter().max_by_key(|(_, count)| *count).map(|(domain, _)| domain);
+        let mut is_first = true;
+        remove(store, |known| Some(name(known)) == largest && std::mem::take(&mut is_first));
+    }
+    of_domain(store) < MOST_OF_A_DOMAIN
+}
+
+fn remove(store: &mut CookieStore, mut is_removed: impl FnMut(&Cookie<'_>) -> bool) {
+    let removed: Vec<_> = store
+        .iter_any()
+        .filter(|known| is_removed(known))
+        .map(|known| {
+            let domain = known.domain.as_cow().unwrap_or_default().into_owned();
+            (domain, String::from(&known.path), known.name().to_string())
+        })
+        .collect();
+    for (domain, path, name) in removed {
+        store.remove(&domain, &path, &name);
     }
 }
 
 /// Checks the rules that do not depend on other cookies: public suffixes, `Secure`, and the prefixes of names (RFC 6265bis
-/// section 5.6).
-fn may_be_kept(cookie: &RawCookie<'_>, url: &Url) -> bool {
+/// section 5.6). Removes a `Domain` that is the host itself and a public suffix, so that only this host gets the cookie.
+fn may_be_kept(cookie: &mut RawCookie<'static>, url: &Url) -> bool {
     if cookie.name().chars().chain(cookie.value().chars()).any(|letter| letter.is_control() || letter == ';') {
         return false;
     }
     let is_secure = cookie.secure() == Some(true);
-    let (name, domain) =
-        (cookie.name().to_ascii_lowercase(), cookie.domain().map(|domain| domain.trim_start_matches('.')));
+    let name = cookie.name().to_ascii_lowercase();
     if is_secure && !url.is_secure() {
         return false;
     }
     if name.starts_with("__secure-") && !is_secure {
         return false;
     }
-    if name.starts_with("__host-") && (!is_secure || domain.is_some() || cookie.path() != Some("/")) {
+    if name.starts_with("__host-") && (!is_secure || cookie.domain().is_some() || cookie.path() != Some("/")) {
         return false;
     }
-    // A host that is itself a public suffix, such as localhost, may have cookies of its own.
-    let is_public = |domain: &str| psl::suffix_str(domain) == Some(domain) && !domain.eq_ignore_ascii_case(url.host());
-    !domain.is_some_and(|domain| is_public(&domain.to_ascii_lowercase()))
+    let Some(domain) = cookie.domain() else { return true };
+    let domain = domain.trim().trim_start_matches('.').to_ascii_lowercase();
+    // Servers write the names of other letters in ASCII (`xn--`). Another spelling of a domain, also with a dot at its end,
+    // could hide a public suffix.
+    if !domain.is_ascii() || domain.ends_with('.') || domain.contains(|letter: char| letter.is_ascii_whitespace()) {
+        return false;
+    }
+    if psl::suffix_str(&domain) == Some(&*domain) {
+        if domain != url.host().to_ascii_lowercase() {
+            return false;
+        }
+        cookie.unset_domain();
+    }
+    true
 }
 
 fn full(url: &Url) -> Option<::url::Url> {
@@ -183,6 +234,12 @@ mod tests {
         ("https://a.co.uk/", "id=1; Domain=.CO.UK", "https://b.co.uk/", ""),
         ("https://a.co.uk/", "id=1; Domain=a.co.uk", "https://b.a.co.uk/", "id=1"),
         ("https://x.github.io/", "id=1; Domain=github.io", "https://y.github.io/", ""),
+        ("https://a.co.uk/", "id=1; Domain=\u{ff43}\u{ff4f}.uk", "https://b.co.uk/", ""),
+        ("https://a.co.uk/", "id=1; Domain=co\u{ad}.uk", "https://b.co.uk/", ""),
+        ("https://a.co.uk/", "id=1; Domain=co.uk.", "https://b.co.uk/", ""),
+        ("https://a.co.uk./", "id=1; Domain=co.uk.", "https://b.co.uk./", ""),
+        ("https://github.io/", "id=1; Domain=github.io", "https://x.github.io/", ""),
+        ("https://github.io/", "id=1; Domain=github.io", "https://github.io/", "id=1"),
         ("http://localhost/", "id=1", "http://localhost/", "id=1"),
         ("http://localhost/", "id=1; Domain=localhost", "http://localhost/", "id=1"),
         ("http://127.0.0.1/", "id=1", "http://127.0.0.1/", "id=1"),
@@ -228,13 +285,39 @@ mod tests {
         assert!(!set("more=1", "https://a.example/"));
         assert!(set("c0=2", "https://a.example/"), "a known cookie changes");
         assert!(!set(&format!("long={}", "x".repeat(MOST_BYTES)), "https://b.example/"));
-        let mut taken = jar.len();
-        for number in 0..MOST {
-            taken += usize::from(set("id=1", &format!("https://h{number}.example/")));
+        for number in 0..MOST - MOST_OF_A_DOMAIN {
+            assert!(set("id=1", &format!("https://h{number}.example/")));
         }
-        assert_eq!((taken, jar.len()), (MOST, MOST));
+        assert_eq!(jar.len(), MOST);
+        // A new cookie takes the place of one of the domain that has the most.
+        assert!(set("id=1", "https://login.example/"));
+        assert_eq!((jar.len(), jar.get("https://login.example/").expect("a URL").is_some()), (MOST, true));
         jar.clear();
         assert!(jar.is_empty());
+    }
+
+    #[test]
+    fn expired_cookies_make_room() {
+        let jar = CookieJar::new();
+        let set = |cookie: &str| jar.set(cookie, "https://a.example/").expect("a URL");
+        for number in 0..10 * MOST_OF_A_DOMAIN {
+            assert!(set(&format!("nonce{number}=1; Max-Age=60")), "{number}");
+            assert!(set(&format!("nonce{number}=; Max-Age=0")), "{number}");
+        }
+        assert!(jar.is_empty());
+    }
+
+    /// Anybody on the way may forge a response over a plain connection.
+    #[test]
+    fn a_plain_connection_changes_no_secure_cookie() {
+        let jar = CookieJar::new();
+        let set = |cookie: &str, url: &str| jar.set(cookie, url).expect("a URL");
+        assert!(set("id=good; Secure; Domain=a.example", "https://a.example/"));
+        assert!(!set("id=evil", "http://a.example/"));
+        assert!(!set("id=evil; Domain=a.example", "http://sub.a.example/"));
+        assert!(set("other=1", "http://a.example/"));
+        let cookies = jar.get("https://a.example/").expect("a URL").expect("cookies");
+        assert_eq!(cookies, "id=good; other=1");
     }
 
     #[test]

@@ -25,7 +25,12 @@
 //! | proxies | [`Proxy`]; those of the environment only with [`ClientBuilder::proxies_from_environment`] |
 //! | bodies | in parts both ways, as fast as both sides take them; `gzip`, `deflate`, `br` and `zstd` are decoded with the feature `compress` |
 //!
-//! docs/client.md explains more.
+//! | cookies | `CookieJar`, with the feature `cookie-jar` |
+//! | typed resources | `rest`, with the feature `json` |
+//! | without sockets | `Client::to` an app of the same process, with the feature `tower` |
+//! | other executors | `Background` for tasks of tokio, and tower's `Service`, with the feature `tower` |
+//!
+//! docs/client.md in the repository explains more.
 
 #[cfg(feature = "tower")]
 pub mod background;

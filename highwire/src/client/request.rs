@@ -159,6 +159,12 @@ impl RequestBuilder {
         RequestBuilder { client, request: request.map(Box::new) }
     }
 
+    /// Returns a builder whose request cannot be sent.
+    #[cfg(feature = "json")]
+    pub(super) fn failed(client: &Client, why: &str) -> RequestBuilder {
+        RequestBuilder::new(client.clone(), Err(Error::builder(why)))
+    }
+
     /// Changes the request, unless there was an error before.
     fn with(mut self, change: impl FnOnce(&mut Request) -> Result<(), Error>) -> RequestBuilder {
         if let Ok(request) = &mut self.request

@@ -25,8 +25,8 @@ use std::time::Duration;
 
 /// A response. Its head has been received; its body may still be on its way.
 ///
-/// If it is dropped before the end of its body, the client receives a short rest, so that the connection can be used
-/// again, and otherwise ends the connection or the stream.
+/// If it is dropped before the end of its body, the client receives up to 64 KiB of the rest, so that the connection can be
+/// used again, and otherwise ends the connection or the stream.
 pub struct Response {
     /// The head. The body was taken out.
     answer: Box<Answer>,

@@ -41,8 +41,8 @@ use std::fmt::Display;
 /// The characters that are escaped in a segment of a path: all but the unreserved ones of RFC 3986.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A resource: a URL, and what all requests to it share. A response with an error status is an error, whose
-/// [`Error::status`] tells which.
+/// A resource: a URL, and what all requests to it share. A response with status 4xx or 5xx is an error;
+/// [`Error::status`] returns the status.
 #[derive(Clone, Debug)]
 pub struct Resource {
     client: Client,
@@ -50,6 +50,8 @@ pub struct Resource {
     authorization: Authorization,
     query: Vec<(String, String)>,
     as_forms: bool,
+    /// True if a segment of the path would lead to another resource.
+    is_invalid: bool,
 }
 
 #[derive(Clone)]
@@ -71,10 +73,18 @@ impl std::fmt::Debug for Authorization {
 }
 
 impl Resource {
-    /// Returns the resource at a URL, for example the root of an API. Errors of the URL are those of the first request.
+    /// Returns the resource at a URL without a query, for example the root of an API. Errors of the URL are those of the
+    /// first request.
     pub fn new(client: Client, url: &str) -> Resource {
         let url = url.trim_end_matches('/').to_string();
-        Resource { client, url, authorization: Authorization::Nobody, query: Vec::new(), as_forms: false }
+        Resource {
+            client,
+            url,
+            authorization: Authorization::Nobody,
+            query: Vec::new(),
+            as_forms: false,
+            is_invalid: false,
+        }
     }
 
     /// Adds a token to all requests (RFC 6750).
@@ -95,7 +105,7 @@ impl Resource {
         Resource { as_forms: true, ..self }
     }
 
-    /// Adds a pair to the query of all requests.
+    /// Adds a pair to the query of all requests to this resource. The resources below it do not have it.
     #[must_use]
     pub fn query(mut self, name: &str, value: impl Display) -> Resource {
         self.query.push((name.to_string(), value.to_string()));
@@ -103,15 +113,14 @@ impl Resource {
     }
 
     /// Returns the resource below this one: the next segment of the path, such as the name of a collection or the key of
-    /// an item. All characters that have a meaning in a URL are escaped. The segments `.` and `..`, which would lead
-    /// elsewhere, become empty.
+    /// an item. All characters that have a meaning in a URL are escaped. The segments `""`, `.` and `..`, which would lead to
+    /// another resource, make each request to it an error.
     #[must_use]
     pub fn at(&self, segment: impl Display) -> Resource {
         let segment = segment.to_string();
-        let is_relative = segment == "." || segment == "..";
-        let segment = if is_relative { "" } else { &segment };
         let mut below = self.clone();
-        below.url += &format!("/{}", utf8_percent_encode(segment, SEGMENT));
+        below.is_invalid |= matches!(&*segment, "" | "." | "..");
+        below.url += &format!("/{}", utf8_percent_encode(&segment, SEGMENT));
         below.query.clear();
         below
     }
@@ -121,8 +130,12 @@ impl Resource {
         &self.url
     }
 
-    /// Begins a request with what this resource's requests share, for anything that the other methods do not offer.
+    /// Begins a request with the URL, the query, `Accept` and the credentials of this resource, to set or read header
+    /// fields. The status is not checked, and [`as_forms`](Self::as_forms) has no effect.
     pub fn request(&self, method: Method) -> RequestBuilder {
+        if self.is_invalid {
+            return RequestBuilder::failed(&self.client, "a segment of the path is empty, \".\" or \"..\"");
+        }
         let request = self.client.request(method, &self.url).query(&self.query);
         let request = request.header(header::ACCEPT, HeaderValue::from_static("application/json"));
         match &self.authorization {
@@ -150,7 +163,7 @@ impl Resource {
         self.send(Method::GET, None::<&()>).await?.json().await
     }
 
-    /// Returns the resource's value, or `None` if the server has none (404 or 410).
+    /// Returns the resource's value, or `None` if the status is 404 or 410.
     ///
     /// # Errors
     /// As [`get`](Self::get), for other statuses.
@@ -162,7 +175,8 @@ impl Resource {
         }
     }
 
-    /// Sends a value with POST, for example to create an item of a collection, and returns the value in the response.
+    /// Sends a value with POST, for example to create an item of a collection, and returns the value in the response,
+    /// which must have a body of JSON. For responses without a body, use [`request`](Self::request).
     ///
     /// # Errors
     /// As [`get`](Self::get).

@@ -21,8 +21,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use tower_service::Service;
 
-/// The base of the URLs of a client of an app, unless it has another one.
-pub(super) const BASE: &str = "http://app/";
+/// The base of the URLs of a client of an app, unless it has another one. It is `https:`, so that a cookie jar keeps
+/// `Secure` cookies.
+pub(super) const BASE: &str = "https://app/";
 
 impl Client {
     /// Creates a client whose requests the app answers in this process, without sockets; see [`ClientBuilder::to`].
@@ -46,9 +47,13 @@ impl Client {
 }
 
 impl ClientBuilder {
-    /// Lets an app answer all requests in this process, without sockets and with workers of its own; see
-    /// [`tower::into_service`](crate::tower::into_service) for what differs from requests over sockets. The URLs may be
-    /// paths; otherwise the app sees their hosts. Settings of connections have no effect.
+    /// Lets an app answer the requests to every host in this process, without sockets. It runs on one worker of its own,
+    /// or on `Config::workers`, until the last clone of the client is dropped. The URLs may be paths.
+    ///
+    /// The settings of connections, proxies, TLS and further attempts have no effect; all others apply. Interim responses
+    /// are dropped, `Upgrade` and CONNECT fail, [`Stats`](super::Stats) has no times, and the handler's
+    /// [`Peer`](crate::Peer) is 0.0.0.0. In the handlers of an app under [`testing::Client`](crate::testing::Client), set no
+    /// time limit: the virtual clock jumps over it while this app works in real time.
     pub fn to(mut self, app: App) -> ClientBuilder {
         match into_service(app) {
             Ok(service) => self.settings.app = Some(service),

@@ -18,6 +18,8 @@ pub(crate) struct Memory {
     pub(crate) outgoing: Vec<u8>,
     /// True if the server has paused reception.
     pub(crate) paused: bool,
+    /// The server's buffer for the next bytes, and how many it takes.
+    landing: Option<(Vec<u8>, usize)>,
     now: Instant,
     accepted: bool,
     /// True if the driver has sent an [`Op::SendBytes`] and has not reported it as drained yet.
@@ -31,6 +33,7 @@ impl Memory {
             incoming: Vec::new(),
             outgoing: Vec::new(),
             paused: false,
+            landing: None,
             now: Instant { nanoseconds: 1_000_000_000 },
             accepted: false,
             drained: false,
@@ -74,6 +77,13 @@ impl Driver for Memory {
             sink.complete(Completion::Accepted { listener: ListenerId(0), socket: SOCKET, peer: Peer::Local }, queue);
         } else if std::mem::take(&mut self.drained) {
             sink.complete(Completion::Drained { socket: SOCKET }, queue);
+        } else if !self.incoming.is_empty()
+            && let Some((mut buffer, room)) = self.landing.take()
+        {
+            let count = room.min(self.incoming.len());
+            buffer.extend(self.incoming.drain(..count));
+            self.paused = true;
+            sink.complete(Completion::ReceivedInto { socket: SOCKET, buffer, count }, queue);
         } else if !self.incoming.is_empty() && !self.paused {
             sink.complete(Completion::Received { socket: SOCKET, bytes: &self.incoming }, queue);
             self.incoming.clear();
@@ -113,8 +123,9 @@ impl Memory {
                     self.outgoing.extend_from_slice(&bytes);
                     self.drained = true;
                 }
-                Op::PauseRecv { .. } => self.paused = true,
-                Op::ResumeRecv { .. } => self.paused = false,
+                Op::PauseRecv { .. } => self.paused = self.landing.is_none(),
+                Op::ResumeRecv { .. } => (self.paused, self.landing) = (false, None),
+                Op::ReceiveInto { buffer, room, .. } => (self.paused, self.landing) = (false, Some((buffer, room))),
                 _ => {}
             }
         }

@@ -26,7 +26,6 @@ use crate::{
     Address, Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, random,
 };
 use mio::{Events, Interest, Poll, Token};
-use socket2::SockRef;
 use std::collections::VecDeque;
 use std::io;
 use std::net::Shutdown;
@@ -260,9 +259,9 @@ impl Readiness {
                 }
                 Op::ResumeRecv { socket } => {
                     if let Some(connection) = self.connections.get(socket)
-                        && connection.paused
+                        && (connection.paused || connection.landing.is_some())
                     {
-                        connection.paused = false;
+                        (connection.paused, connection.landing) = (false, None);
                         self.again(socket);
                     }
                 }
@@ -403,7 +402,7 @@ impl Readiness {
             }
             let received = match connection.landing.take() {
                 None => socket::receive(&connection.stream, &mut self.buffer),
-                Some(landing) => match landing.fill(|spare| SockRef::from(&connection.stream).recv(spare)) {
+                Some(landing) => match socket::receive_into(&connection.stream, *landing) {
                     (Ok(count), Ok(buffer)) => {
                         connection.paused = true;
                         sink.complete(Completion::ReceivedInto { socket, buffer, count }, queue);

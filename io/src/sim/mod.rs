@@ -195,8 +195,11 @@ impl Simulated {
     }
 
     fn pause(&mut self, socket: SocketId, paused: bool) {
-        if let Some(connection) = open(&mut self.connections, socket).filter(|connection| connection.landing.is_none())
-        {
+        if let Some(connection) = open(&mut self.connections, socket) {
+            if paused && connection.landing.is_some() {
+                return;
+            }
+            connection.landing = None;
             connection.just_paused = paused && !connection.paused;
             connection.paused = paused;
         }

@@ -97,6 +97,8 @@ struct Landing {
     room: usize,
     /// True if the driver has started the operation, because a turn has begun since.
     started: bool,
+    /// True if the loop has resumed receiving since. Bytes then come into the buffer or elsewhere.
+    is_cancelled: bool,
 }
 
 /// The bytes in a buffer before those that are received into it.
@@ -335,13 +337,16 @@ impl Model {
             }
             Action::Shutdown if may_send => self.shutdown(number, queue),
             Action::ReceiveInto if open && !connection.ended && connection.landing.is_none() => {
-                (connection.landing, connection.door) = (Some(Landing { room: count, started: false }), Door::Open);
+                (connection.landing, connection.door) =
+                    (Some(Landing { room: count, started: false, is_cancelled: false }), Door::Open);
                 self.note("receive into", number, count as u64);
                 queue.push(Op::ReceiveInto { socket, buffer: LANDING.to_vec(), room: count });
             }
             Action::Pause if connection.landing.is_some() => queue.push(Op::PauseRecv { socket }),
-            // It would take effect if the receive had completed in the same turn.
-            Action::Resume if connection.landing.is_some() => {}
+            Action::Resume if let Some(landing) = &mut connection.landing => {
+                landing.is_cancelled = true;
+                queue.push(Op::ResumeRecv { socket });
+            }
             Action::Pause => {
                 connection.door.close(turns);
                 self.note("pause", number, 0);
@@ -457,9 +462,10 @@ impl Model {
         match completion {
             Completion::Received { bytes, .. } => {
                 assert!(!bytes.is_empty(), "received 0 bytes");
-                let waits = connection.landing.is_some_and(|landing| landing.started);
+                let waits = connection.landing.is_some_and(|landing| landing.started && !landing.is_cancelled);
                 assert!(!waits, "received elsewhere than into the buffer");
                 connection.receives(client, bytes);
+                connection.landing.take_if(|landing| landing.is_cancelled);
             }
             Completion::ReceivedInto { buffer, count, .. } => {
                 let landing = connection.landing.take().expect("a receive into a buffer");

@@ -131,7 +131,7 @@ pub struct Uring {
     round: u32,
     /// Sockets with operations that wait for an arena send of this round.
     deferred: Vec<SocketId>,
-    /// The buffers of receives in flight whose sockets are gone, with the receives' user data.
+    /// The buffers of receives in flight that were cancelled, with the receives' user data.
     cancelled: Vec<(u64, Box<Landing>)>,
     /// Sockets whose receive found no buffer.
     starved: Vec<SocketId>,
@@ -200,15 +200,15 @@ impl Uring {
     /// Queues an entry for the next `enter`. If the queue is full, submits the queue first.
     ///
     /// Callers must ensure that the memory that the entry points to outlives the operation. Received bytes go to the
-    /// buffer ring, arena sends finish while they are submitted, and asynchronous sends point to shared bytes that
-    /// `outgoing` holds.
+    /// buffer ring or to the box of a landing, which stays until the receive has completed. Arena sends finish while they
+    /// are submitted, and asynchronous sends point to shared bytes that `outgoing` holds.
     fn submit(&mut self, entry: squeue::Entry) {
         self.ring.push(&entry);
     }
 
     fn arm(&mut self, id: SocketId) {
         let Some(connection) = self.connections.get(id) else { return };
-        if connection.landing.is_some() {
+        if connection.landing.is_some() || connection.lands {
             return self.land(id);
         }
         if connection.armed || connection.paused || connection.ended || connection.closed {
@@ -276,10 +276,16 @@ impl Uring {
                     }
                 }
                 Op::ResumeRecv { socket } => {
-                    if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.closed)
-                        && connection.landing.is_none()
-                    {
+                    if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.closed) {
                         (connection.paused, connection.resumed) = (false, true);
+                        if let Some(landing) = connection.landing.take()
+                            && connection.lands
+                        {
+                            // The memory stays until the receive has ended; see `landed`.
+                            let receive = data(kind::RECEIVE_INTO, socket);
+                            self.cancelled.push((receive, landing));
+                            self.cancel(receive);
+                        }
                         self.arm(socket);
                     }
                 }
@@ -488,7 +494,7 @@ impl Driver for Uring {
     fn release(&mut self, socket: SocketId) -> Option<Socket> {
         let round = self.round;
         let connection = self.connections.get(socket)?;
-        let is_busy = connection.outgoing.is_some() || connection.landing.is_some();
+        let is_busy = connection.outgoing.is_some() || connection.landing.is_some() || connection.lands;
         if is_busy || connection.round == round || connection.closed {
             return None;
         }

@@ -125,29 +125,41 @@ impl Uring {
 
     /// Reports the result of a receive into the loop's buffer.
     pub(super) fn landed<S: Sink>(&mut self, socket: SocketId, entry: Entry, queue: &mut Queue, sink: &mut S) {
-        self.cancelled.retain(|(cancelled, _)| *cancelled != entry.data);
-        let Some(connection) = self.connections.get(socket) else { return };
+        let Some(connection) = self.connections.get(socket) else {
+            return self.cancelled.retain(|(cancelled, _)| *cancelled != entry.data);
+        };
         connection.lands = false;
-        let Some(landing) = connection.landing.take() else { return };
-        if connection.closed || connection.ended {
-            return;
-        }
+        // If the loop has resumed receiving, the memory is among the cancelled ones, and the loop may have another buffer.
+        let cancelled = self.cancelled.iter().position(|(cancelled, _)| *cancelled == entry.data);
+        let landing = match cancelled {
+            Some(at) => Some(self.cancelled.swap_remove(at).1),
+            None => connection.landing.take(),
+        };
+        let Some(landing) = landing.filter(|_| !connection.closed && !connection.ended) else { return };
         match entry.result {
             count @ 1.. => {
                 let count = count as usize;
                 // SAFETY: the kernel has received this many bytes into the spare memory of this landing.
                 let buffer = unsafe { landing.filled(count) };
-                sink.complete(Completion::ReceivedInto { socket, buffer, count }, queue);
+                match cancelled {
+                    Some(_) => connection.report(socket, &buffer[buffer.len() - count..], queue, sink),
+                    None => sink.complete(Completion::ReceivedInto { socket, buffer, count }, queue),
+                }
             }
             0 => {
-                connection.ended = true;
+                (connection.ended, connection.landing) = (true, None);
                 sink.complete(Completion::Ended { socket }, queue);
             }
             error if socket::is_passing(&io::Error::from_raw_os_error(-error)) || -error == libc::ECANCELED => {
-                connection.landing = Some(landing);
+                if cancelled.is_none() {
+                    connection.landing = Some(landing);
+                }
                 self.interrupted.push(socket);
             }
             error => connection.break_off(socket, -error, queue, sink),
+        }
+        if cancelled.is_some() {
+            self.arm(socket);
         }
     }
 }

@@ -18,7 +18,13 @@ impl Connection {
     /// Returns true if such a receive is in progress.
     #[inline]
     pub(in crate::connection) fn land(&mut self, queue: &mut Queue) -> bool {
-        self.transport.lands || (self.http.exact_left() >= LEAST_BYTES && self.begin_to_land(queue))
+        if self.transport.lands {
+            let is_wanted = self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.is_lent());
+            // If the reader has dropped the body, the driver drops the buffer when receiving is resumed.
+            self.transport.lands = is_wanted;
+            return is_wanted;
+        }
+        self.http.exact_left() >= LEAST_BYTES && self.begin_to_land(queue)
     }
 
     fn begin_to_land(&mut self, queue: &mut Queue) -> bool {
@@ -36,14 +42,22 @@ impl Connection {
         true
     }
 
-    /// Takes back the buffer if the driver has not started to receive into it, because other bytes came before.
-    pub(in crate::connection) fn take_off(&mut self, queue: &mut Queue) {
-        if let Some(buffer) = queue.take_back(self.transport.id)
-            && let Some(exchange) = &mut self.exchange
-        {
+    /// Takes back the buffer, because other bytes came before the driver has started to receive into it. Returns false if
+    /// there is none, so that the body so far is lost.
+    pub(in crate::connection) fn take_off(&mut self, queue: &mut Queue) -> bool {
+        let Some(buffer) = queue.take_back(self.transport.id) else { return false };
+        self.take_back(buffer);
+        // The driver may have been paused before.
+        queue.push(Op::ResumeRecv { socket: self.transport.id });
+        true
+    }
+
+    /// Takes back the buffer of a receive that the driver has not started.
+    pub(crate) fn take_back(&mut self, buffer: Vec<u8>) {
+        (self.transport.lands, self.transport.paused) = (false, false);
+        if let Some(exchange) = &mut self.exchange {
             exchange.incoming.take_back(buffer);
         }
-        self.transport.lands = false;
     }
 
     /// Handles the driver's report that it has received `count` bytes into the buffer.

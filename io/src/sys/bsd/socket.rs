@@ -1,6 +1,7 @@
 //! Stream sockets on macOS and FreeBSD.
 
 use crate::Peer;
+use crate::landing::Landing;
 use crate::socket::peer;
 use crate::sys::listen::Acceptor;
 pub(crate) use crate::sys::portable::socket::*;
@@ -28,6 +29,12 @@ pub(crate) fn accept(acceptor: &Acceptor) -> io::Result<(Stream, Peer)> {
 /// Receives into `buffer` without waiting. Returns the number of bytes, or 0 if the peer has ended its direction.
 pub(crate) fn receive(stream: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
     (&*SockRef::from(stream)).read(buffer)
+}
+
+/// Receives into a landing without waiting; see [`Landing::fill`].
+pub(crate) fn receive_into(stream: &Stream, landing: Landing) -> (io::Result<usize>, Result<Vec<u8>, Landing>) {
+    // SAFETY: `recv` returns the number of bytes that the system has written.
+    unsafe { landing.fill(|spare| SockRef::from(stream).recv(spare)) }
 }
 
 /// Sends as much of `bytes` as the kernel takes, without waiting and without SIGPIPE. Ignores `more`, because these

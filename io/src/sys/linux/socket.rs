@@ -2,6 +2,7 @@
 
 use crate::Peer;
 use crate::file::File;
+use crate::landing::Landing;
 use crate::socket::peer;
 use crate::sys::listen::Acceptor;
 pub(crate) use crate::sys::unix::socket::*;
@@ -34,6 +35,12 @@ pub(crate) fn receive(stream: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
     let count =
         unsafe { libc::syscall(libc::SYS_recvfrom, descriptor, buffer.as_mut_ptr(), buffer.len(), flags, NONE, NONE) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// Receives into a landing without waiting; see [`Landing::fill`].
+pub(crate) fn receive_into(stream: &Stream, landing: Landing) -> (io::Result<usize>, Result<Vec<u8>, Landing>) {
+    // SAFETY: `recv` returns the number of bytes that the system has written.
+    unsafe { landing.fill(|spare| SockRef::from(stream).recv(spare)) }
 }
 
 /// Sends as much of `bytes` as the kernel takes, without waiting and without SIGPIPE. With `more`, the kernel may hold

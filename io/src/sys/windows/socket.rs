@@ -1,6 +1,7 @@
 //! Stream sockets of mio's type. On Windows, mio reports a further event of a socket only after a call on the socket
 //! would have blocked.
 
+use crate::landing::Landing;
 use crate::socket::peer;
 use crate::sys::Waitable;
 use crate::sys::listen::Acceptor;
@@ -8,7 +9,7 @@ pub(crate) use crate::sys::portable::socket::*;
 use crate::{Address, Peer};
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
-use socket2::{SockAddr, Socket};
+use socket2::{SockAddr, SockRef, Socket};
 use std::io::{self, Read, Write};
 use std::os::windows::io::AsRawSocket;
 use windows_sys::Win32::Networking::WinSock::WSAENOBUFS;
@@ -74,6 +75,13 @@ pub(crate) fn connect(address: &Address) -> io::Result<(Stream, Peer)> {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "Windows connects to TCP addresses only"));
     };
     Ok((Stream::connect(*address)?, peer(&SockAddr::from(*address)).ok_or(io::ErrorKind::InvalidInput)?))
+}
+
+/// Receives into a landing without waiting; see [`Landing::fill`].
+pub(crate) fn receive_into(stream: &Stream, landing: Landing) -> (io::Result<usize>, Result<Vec<u8>, Landing>) {
+    // `try_io` arms the next event if nothing has arrived.
+    // SAFETY: `recv` returns the number of bytes that the system has written.
+    unsafe { landing.fill(|spare| stream.try_io(|| SockRef::from(stream).recv(spare))) }
 }
 
 /// Receives into `buffer`, without waiting.
