@@ -7,6 +7,7 @@
 //! remaining bytes and close, and every connection must end. [`driver`] plays a program on the simulator, and
 //! `io/tests/contract.rs` on the real drivers.
 
+mod landing;
 mod model;
 mod player;
 mod program;

@@ -2,6 +2,7 @@
 //! from these.
 
 use super::Traits;
+use super::landing::{LANDING, Landing};
 use super::program::{Action, Step};
 use crate::file::File;
 use crate::random::Seeded;
@@ -90,19 +91,6 @@ pub(super) struct Connection {
     door: Door,
     landing: Option<Landing>,
 }
-
-/// A receive into a buffer of the loop, which begins with [`LANDING`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Landing {
-    room: usize,
-    /// True if the driver has started the operation, because a turn has begun since.
-    started: bool,
-    /// True if the loop has resumed receiving since. Bytes then come into the buffer or elsewhere.
-    is_cancelled: bool,
-}
-
-/// The bytes in a buffer before those that are received into it.
-const LANDING: &[u8] = b"landing";
 
 /// The loop, its clients, and a log. The model is the driver's sink, and checks each completion.
 #[derive(Debug)]
