@@ -5,7 +5,7 @@ use std::path::Path;
 use super::run::{free_port, generate, start};
 use super::sample::{CPU, Figure, REQUESTS, Sample};
 use super::scenario::Server;
-use super::table::{self, Row};
+use super::table;
 use super::{FIRST_PORT, PORTS_TRIED, Plan, cargo_build, folder};
 use crate::{Error, Result};
 
@@ -87,24 +87,8 @@ pub(super) fn run(root: &Path, plan: &Plan) -> Result<()> {
     let mut sections = Vec::new();
     for task in TASKS {
         println!("\n## {}\n{}", task.name, task.what);
-        let row = |(name, _): &(&str, &str)| Row { name: (*name).to_owned(), samples: Vec::new(), failure: None };
-        let mut rows: Vec<Row> = task.clients.iter().map(row).collect();
-        for round in 0..plan.rounds as usize {
-            for turn in 0..rows.len() {
-                let index = (turn + round) % rows.len();
-                let row = &mut rows[index];
-                if row.failure.is_some() {
-                    continue;
-                }
-                match measure(root, task, task.clients[index].1) {
-                    Ok(sample) => {
-                        println!("round {}: {}: {:?}", round + 1, row.name, sample.value(CPU));
-                        row.samples.push(sample);
-                    }
-                    Err(error) => row.failure = Some(error.reason()),
-                }
-            }
-        }
+        let names: Vec<&str> = task.clients.iter().map(|(name, _)| *name).collect();
+        let rows = super::in_rounds(&names, plan.rounds, |index| measure(root, task, task.clients[index].1));
         let table = table::render("client", &rows);
         println!("\n{table}");
         let lines = task

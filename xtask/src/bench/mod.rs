@@ -18,7 +18,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use self::run::Drive;
-use self::sample::REQUESTS;
+use self::sample::{REQUESTS, Sample};
 use self::scenario::{Load, Protocol, Rivals, SCENARIOS, Scenario, Server};
 use self::table::Row;
 use crate::args::Args;
@@ -214,18 +214,27 @@ fn drives(root: &Path, scenario: &Scenario, servers: &[Server], plan: &Plan) -> 
 /// Runs every server once per round, in rotated order. A server that fails is left out of the next rounds, and the
 /// reason is kept.
 fn measure_all(root: &Path, servers: &[Server], path: &str, drive: Drive<'_>, rounds: u32) -> Vec<Row> {
-    let mut rows: Vec<Row> =
-        servers.iter().map(|server| Row { name: server.name.clone(), samples: Vec::new(), failure: None }).collect();
+    let names: Vec<&str> = servers.iter().map(|server| &*server.name).collect();
+    in_rounds(&names, rounds, |index| {
+        // Each server gets another port, because connections of the previous server may linger.
+        let ports = (FIRST_PORT + index as u16..).step_by(servers.len()).take(PORTS_TRIED);
+        run::free_port(ports).and_then(|port| run::measure(root, &servers[index], port, path, drive))
+    })
+}
+
+/// Calls `measure` once for each name in every round, in rotated order, and prints the figures. A name whose measurement has
+/// failed is not measured again.
+fn in_rounds(names: &[&str], rounds: u32, mut measure: impl FnMut(usize) -> Result<Sample>) -> Vec<Row> {
+    let row = |name: &&str| Row { name: (*name).to_owned(), samples: Vec::new(), failure: None };
+    let mut rows: Vec<Row> = names.iter().map(row).collect();
     for round in 0..rounds as usize {
-        for turn in 0..servers.len() {
-            let index = (turn + round) % servers.len();
+        for turn in 0..rows.len() {
+            let index = (turn + round) % rows.len();
             let row = &mut rows[index];
             if row.failure.is_some() {
                 continue;
             }
-            // Each server gets another port, because connections of the previous server may linger.
-            let ports = (FIRST_PORT + index as u16..).step_by(servers.len()).take(PORTS_TRIED);
-            match run::free_port(ports).and_then(|port| run::measure(root, &servers[index], port, path, drive)) {
+            match measure(index) {
                 Ok(sample) => {
                     let figures =
                         sample.figures.iter().map(|figure| format!("{} {}", table::number(figure.value), figure.name));
