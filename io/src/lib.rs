@@ -24,7 +24,7 @@ pub mod testing;
 pub mod wake;
 
 mod connecting;
-mod landing;
+mod lent_buffer;
 mod outgoing;
 mod readiness;
 mod slots;

@@ -7,10 +7,10 @@
 //! remaining bytes and close, and every connection must end. [`driver`] plays a program on the simulator, and
 //! `io/tests/contract.rs` on the real drivers.
 
-mod landing;
 mod model;
 mod player;
 mod program;
+mod receive_into;
 mod simulated;
 
 use crate::file::File;

@@ -157,7 +157,7 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
-        if self.transport.lands && !self.take_off(out.queue) {
+        if self.transport.has_lent_buffer && !self.take_back_unused(out.queue) {
             return self.abort(worker, out);
         }
         if self.is_tunnel() {
@@ -200,7 +200,7 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
-        (self.transport.ended, self.transport.lands) = (true, false);
+        (self.transport.ended, self.transport.has_lent_buffer) = (true, false);
         // The flag is never cleared, because the end of the TCP stream usually follows the peer's close_notify.
         self.transport.end_said |= is_said;
         // Any bytes in `sealed` arrived before the end. `proceed_tls` decrypts them first and then calls this function
@@ -365,7 +365,7 @@ impl Connection {
     /// Resumes receiving if it is paused and no reason for the pause is left, or receives the next bytes into the memory
     /// of a body's reader.
     pub(super) fn resume_if_wanted(&mut self, queue: &mut Queue) {
-        if self.land(queue) || !self.transport.paused {
+        if self.lend_buffer(queue) || !self.transport.paused {
             return;
         }
         let raw_is_full = self.tunnel().is_some_and(|tunnel| tunnel.raw.borrow().paused);

@@ -37,7 +37,7 @@ pub(super) struct Transport {
     /// True if receiving is paused.
     pub(super) paused: bool,
     /// True if the driver has a buffer of a body's reader for the next bytes. Receiving counts as paused then.
-    pub(super) lands: bool,
+    pub(super) has_lent_buffer: bool,
     /// True if the peer has ended its direction.
     pub(super) ended: bool,
     /// True if the peer itself has signaled the end of its direction: by FIN without TLS, by close_notify with TLS.
@@ -68,7 +68,7 @@ impl Transport {
             end_sent: false,
             blocked: false,
             paused: false,
-            lands: false,
+            has_lent_buffer: false,
             ended: false,
             end_said: false,
             end_seen: false,
@@ -160,7 +160,7 @@ impl Transport {
             } else {
                 self.end_direction(out);
             }
-            self.lands = false;
+            self.has_lent_buffer = false;
             if std::mem::take(&mut self.paused) {
                 // It also frees a buffer that was lent for the body.
                 out.queue.push(Op::ResumeRecv { socket: self.id });

@@ -236,7 +236,7 @@ pub(crate) trait Lifecycle: Carrier {
 
     /// Does what [`data`](Self::data) does for `count` bytes that were received into the lent buffer of the body's
     /// reader.
-    fn landed(&mut self, buffer: Vec<u8>, count: usize, worker: &mut WorkerContext<impl Service>) -> BodyUse {
+    fn received_into(&mut self, buffer: Vec<u8>, count: usize, worker: &mut WorkerContext<impl Service>) -> BodyUse {
         let Some(exchange) = self.exchange() else { return BodyUse::None };
         exchange.incoming.take_back(buffer);
         let received = exchange.incoming.receive(&[]);

@@ -439,7 +439,7 @@ impl<S: Service> Sink for WorkerState<S> {
             }
             Completion::ReceivedInto { socket, buffer, count } => {
                 self.with(socket, queue, |connection, worker, head, queue| {
-                    connection.landed(buffer, count, worker, head, queue)
+                    connection.received_into(buffer, count, worker, head, queue)
                 });
             }
             Completion::Accepted { listener, socket, peer } => {

@@ -19,7 +19,7 @@ pub(crate) struct Memory {
     /// True if the server has paused reception.
     pub(crate) paused: bool,
     /// The server's buffer for the next bytes, and how many it takes.
-    landing: Option<(Vec<u8>, usize)>,
+    lent_buffer: Option<(Vec<u8>, usize)>,
     now: Instant,
     accepted: bool,
     /// True if the driver has sent an [`Op::SendBytes`] and has not reported it as drained yet.
@@ -33,7 +33,7 @@ impl Memory {
             incoming: Vec::new(),
             outgoing: Vec::new(),
             paused: false,
-            landing: None,
+            lent_buffer: None,
             now: Instant { nanoseconds: 1_000_000_000 },
             accepted: false,
             drained: false,
@@ -78,7 +78,7 @@ impl Driver for Memory {
         } else if std::mem::take(&mut self.drained) {
             sink.complete(Completion::Drained { socket: SOCKET }, queue);
         } else if !self.incoming.is_empty()
-            && let Some((mut buffer, room)) = self.landing.take()
+            && let Some((mut buffer, room)) = self.lent_buffer.take()
         {
             let count = room.min(self.incoming.len());
             buffer.extend(self.incoming.drain(..count));
@@ -123,9 +123,9 @@ impl Memory {
                     self.outgoing.extend_from_slice(&bytes);
                     self.drained = true;
                 }
-                Op::PauseRecv { .. } => self.paused = self.landing.is_none(),
-                Op::ResumeRecv { .. } => (self.paused, self.landing) = (false, None),
-                Op::ReceiveInto { buffer, room, .. } => (self.paused, self.landing) = (false, Some((buffer, room))),
+                Op::PauseRecv { .. } => self.paused = self.lent_buffer.is_none(),
+                Op::ResumeRecv { .. } => (self.paused, self.lent_buffer) = (false, None),
+                Op::ReceiveInto { buffer, room, .. } => (self.paused, self.lent_buffer) = (false, Some((buffer, room))),
                 _ => {}
             }
         }

@@ -14,7 +14,7 @@ mod send;
 
 use crate::clock::{self, RealClock};
 use crate::connecting::Connecting;
-use crate::landing::Landing;
+use crate::lent_buffer::LentBuffer;
 use crate::outgoing::{FileRange, Outgoing};
 use crate::slots::Slots;
 use crate::socket::{self, Lifted, Socket, Stream};
@@ -67,7 +67,7 @@ struct Connection {
     both: bool,
     lifted: Lifted,
     /// The loop's buffer for the next bytes.
-    landing: Option<Box<Landing>>,
+    lent_buffer: Option<Box<LentBuffer>>,
     /// The bytes and parts of files that wait to be sent. The queue is boxed, because few connections ever have one.
     outgoing: Option<Box<Outgoing>>,
 }
@@ -156,7 +156,7 @@ impl Readiness {
             queued: false,
             both: false,
             lifted: Lifted::default(),
-            landing: None,
+            lent_buffer: None,
             outgoing: None,
         };
         let socket = self.connections.insert(connection);
@@ -254,20 +254,20 @@ impl Readiness {
                 }
                 Op::PauseRecv { socket } => {
                     if let Some(connection) = self.connections.get(socket) {
-                        connection.paused = connection.landing.is_none();
+                        connection.paused = connection.lent_buffer.is_none();
                     }
                 }
                 Op::ResumeRecv { socket } => {
                     if let Some(connection) = self.connections.get(socket)
-                        && (connection.paused || connection.landing.is_some())
+                        && (connection.paused || connection.lent_buffer.is_some())
                     {
-                        (connection.paused, connection.landing) = (false, None);
+                        (connection.paused, connection.lent_buffer) = (false, None);
                         self.again(socket);
                     }
                 }
                 Op::ReceiveInto { socket, buffer, room } => {
                     if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.ended) {
-                        connection.landing = Some(Box::new(Landing::new(buffer, room)));
+                        connection.lent_buffer = Some(Box::new(LentBuffer::new(buffer, room)));
                         connection.paused = false;
                         self.again(socket);
                     }
@@ -305,7 +305,7 @@ impl Readiness {
     fn fail(&mut self, id: SocketId, error: io::Error) {
         let Some(connection) = self.connections.get(id) else { return };
         connection.ended = true;
-        (connection.outgoing, connection.landing) = (None, None);
+        (connection.outgoing, connection.lent_buffer) = (None, None);
         if !std::mem::replace(&mut connection.failed, true) {
             self.broken.push_back((id, error));
         }
@@ -400,17 +400,17 @@ impl Readiness {
             if connection.paused || connection.ended {
                 return;
             }
-            let received = match connection.landing.take() {
+            let received = match connection.lent_buffer.take() {
                 None => socket::receive(&connection.stream, &mut self.buffer),
-                Some(landing) => match socket::receive_into(&connection.stream, *landing) {
+                Some(lent_buffer) => match socket::receive_into(&connection.stream, *lent_buffer) {
                     (Ok(count), Ok(buffer)) => {
                         connection.paused = true;
                         sink.complete(Completion::ReceivedInto { socket, buffer, count }, queue);
                         self.start(queue);
                         continue;
                     }
-                    (nothing, landing) => {
-                        connection.landing = landing.err().map(Box::new);
+                    (nothing, lent_buffer) => {
+                        connection.lent_buffer = lent_buffer.err().map(Box::new);
                         nothing
                     }
                 },
@@ -418,7 +418,7 @@ impl Readiness {
             match received {
                 Ok(0) => {
                     connection.ended = true;
-                    connection.landing = None;
+                    connection.lent_buffer = None;
                     sink.complete(Completion::Ended { socket }, queue);
                     return self.start(queue);
                 }
@@ -493,7 +493,7 @@ impl Driver for Readiness {
 
     fn release(&mut self, socket: SocketId) -> Option<Socket> {
         let connection = self.connections.get(socket)?;
-        if connection.outgoing.is_some() || connection.landing.is_some() {
+        if connection.outgoing.is_some() || connection.lent_buffer.is_some() {
             return None;
         }
         let mut connection = self.connections.remove(socket)?;

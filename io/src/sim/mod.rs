@@ -19,7 +19,7 @@ pub use faults::Faults;
 pub use network::{Arrived, Client, Host, Network};
 
 use crate::connecting::Connecting;
-use crate::landing::Landing;
+use crate::lent_buffer::LentBuffer;
 use crate::outgoing::{FileRange, Next, Outgoing};
 use crate::slots::Slots;
 use crate::sys::Waitable;
@@ -41,7 +41,7 @@ struct Connection {
     /// is sent after the missing bytes.
     lost: bool,
     /// The loop's buffer for the next bytes.
-    landing: Option<Landing>,
+    lent_buffer: Option<LentBuffer>,
     outgoing: Option<Outgoing>,
     closed: bool,
     closed_at: Instant,
@@ -169,7 +169,7 @@ impl Simulated {
                 Op::ReceiveInto { socket, buffer, room } => {
                     if let Some(connection) = open(&mut self.connections, socket).filter(|connection| !connection.ended)
                     {
-                        connection.landing = Some(Landing::new(buffer, room));
+                        connection.lent_buffer = Some(LentBuffer::new(buffer, room));
                         (connection.paused, connection.just_paused) = (true, false);
                     }
                 }
@@ -196,10 +196,10 @@ impl Simulated {
 
     fn pause(&mut self, socket: SocketId, paused: bool) {
         if let Some(connection) = open(&mut self.connections, socket) {
-            if paused && connection.landing.is_some() {
+            if paused && connection.lent_buffer.is_some() {
                 return;
             }
-            connection.landing = None;
+            connection.lent_buffer = None;
             connection.just_paused = paused && !connection.paused;
             connection.paused = paused;
         }
@@ -287,7 +287,7 @@ impl Simulated {
             paused: false,
             just_paused: false,
             ended: false,
-            landing: None,
+            lent_buffer: None,
             outgoing: None,
             failed: false,
             lost: false,
@@ -374,7 +374,7 @@ impl Simulated {
             return any;
         }
         let receiving = match (connection.paused, std::mem::take(&mut connection.just_paused)) {
-            _ if connection.landing.is_some() => Receiving::Wanted,
+            _ if connection.lent_buffer.is_some() => Receiving::Wanted,
             (false, _) => Receiving::Wanted,
             (true, true) => Receiving::JustPaused,
             (true, false) => Receiving::Paused,
@@ -383,8 +383,8 @@ impl Simulated {
             None => any,
             Some(Arrived::Bytes(bytes)) => {
                 let mut rest = &bytes[..];
-                if let Some(landing) = connection.landing.take() {
-                    let (buffer, count) = landing.append(rest);
+                if let Some(lent_buffer) = connection.lent_buffer.take() {
+                    let (buffer, count) = lent_buffer.append(rest);
                     rest = &rest[count..];
                     sink.complete(Completion::ReceivedInto { socket, buffer, count }, queue);
                 }
@@ -395,13 +395,13 @@ impl Simulated {
             }
             Some(Arrived::End) => {
                 connection.ended = true;
-                connection.landing = None;
+                connection.lent_buffer = None;
                 sink.complete(Completion::Ended { socket }, queue);
                 true
             }
             Some(Arrived::Reset) => {
                 connection.ended = true;
-                connection.landing = None;
+                connection.lent_buffer = None;
                 if std::mem::replace(&mut connection.failed, true) {
                     return true;
                 }

@@ -2,8 +2,8 @@
 //! from these.
 
 use super::Traits;
-use super::landing::{LANDING, Landing};
 use super::program::{Action, Step};
+use super::receive_into::{BEFORE, ReceiveInto};
 use crate::file::File;
 use crate::random::Seeded;
 use crate::{Address, Completion, Instant, ListenerId, Op, Peer, Queue, Sink, SocketId};
@@ -89,7 +89,7 @@ pub(super) struct Connection {
     pub(super) ended: bool,
     pub(super) failed: bool,
     door: Door,
-    landing: Option<Landing>,
+    receive_into: Option<ReceiveInto>,
 }
 
 /// The loop, its clients, and a log. The model is the driver's sink, and checks each completion.
@@ -228,7 +228,7 @@ impl Model {
             ended: false,
             failed: false,
             door: Door::Open,
-            landing: None,
+            receive_into: None,
         });
     }
 
@@ -252,7 +252,7 @@ impl Model {
     pub(super) fn turn_begins(&mut self) {
         for connection in &mut self.connections {
             connection.asked_before = connection.asked;
-            connection.landing.iter_mut().for_each(|landing| landing.started = true);
+            connection.receive_into.iter_mut().for_each(|receive_into| receive_into.started = true);
             connection.shared = [connection.shared[0] + connection.shared[1], 0];
         }
     }
@@ -324,15 +324,15 @@ impl Model {
                 }
             }
             Action::Shutdown if may_send => self.shutdown(number, queue),
-            Action::ReceiveInto if open && !connection.ended && connection.landing.is_none() => {
-                (connection.landing, connection.door) =
-                    (Some(Landing { room: count, started: false, is_cancelled: false }), Door::Open);
+            Action::ReceiveInto if open && !connection.ended && connection.receive_into.is_none() => {
+                (connection.receive_into, connection.door) =
+                    (Some(ReceiveInto { room: count, started: false, is_cancelled: false }), Door::Open);
                 self.note("receive into", number, count as u64);
-                queue.push(Op::ReceiveInto { socket, buffer: LANDING.to_vec(), room: count });
+                queue.push(Op::ReceiveInto { socket, buffer: BEFORE.to_vec(), room: count });
             }
-            Action::Pause if connection.landing.is_some() => queue.push(Op::PauseRecv { socket }),
-            Action::Resume if let Some(landing) = &mut connection.landing => {
-                landing.is_cancelled = true;
+            Action::Pause if connection.receive_into.is_some() => queue.push(Op::PauseRecv { socket }),
+            Action::Resume if let Some(receive_into) = &mut connection.receive_into => {
+                receive_into.is_cancelled = true;
                 queue.push(Op::ResumeRecv { socket });
             }
             Action::Pause => {
@@ -450,16 +450,22 @@ impl Model {
         match completion {
             Completion::Received { bytes, .. } => {
                 assert!(!bytes.is_empty(), "received 0 bytes");
-                let waits = connection.landing.is_some_and(|landing| landing.started && !landing.is_cancelled);
+                let waits = connection
+                    .receive_into
+                    .is_some_and(|receive_into| receive_into.started && !receive_into.is_cancelled);
                 assert!(!waits, "received elsewhere than into the buffer");
                 connection.receives(client, bytes);
-                connection.landing.take_if(|landing| landing.is_cancelled);
+                connection.receive_into.take_if(|receive_into| receive_into.is_cancelled);
             }
             Completion::ReceivedInto { buffer, count, .. } => {
-                let landing = connection.landing.take().expect("a receive into a buffer");
-                let (before, bytes) = buffer.split_at(LANDING.len());
-                assert_eq!((before, bytes.len()), (LANDING, *count), "a buffer has other bytes");
-                assert!((1..=landing.room).contains(count), "received {count} bytes, but {} fit", landing.room);
+                let receive_into = connection.receive_into.take().expect("a receive into a buffer");
+                let (before, bytes) = buffer.split_at(BEFORE.len());
+                assert_eq!((before, bytes.len()), (BEFORE, *count), "a buffer has other bytes");
+                assert!(
+                    (1..=receive_into.room).contains(count),
+                    "received {count} bytes, but {} fit",
+                    receive_into.room
+                );
                 connection.receives(client, bytes);
                 // The sink resumes receiving.
                 connection.door = Door::Open;

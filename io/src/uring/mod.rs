@@ -22,7 +22,7 @@ mod send;
 
 use crate::clock::{self, RealClock};
 use crate::connecting::Connecting;
-use crate::landing::Landing;
+use crate::lent_buffer::LentBuffer;
 use crate::outgoing::{FileRange, Outgoing};
 use crate::slots::Slots;
 use crate::socket::{self, Lifted, Socket};
@@ -105,9 +105,9 @@ struct Connection {
     told: bool,
     lifted: Lifted,
     /// The loop's buffer for the next bytes. The kernel gets it when no other receive is in flight.
-    landing: Option<Box<Landing>>,
-    /// True if a receive into `landing` is in flight.
-    lands: bool,
+    lent_buffer: Option<Box<LentBuffer>>,
+    /// True if a receive into `lent_buffer` is in flight.
+    fills_lent_buffer: bool,
     outgoing: Option<Box<Outgoing>>,
 }
 
@@ -132,7 +132,7 @@ pub struct Uring {
     /// Sockets with operations that wait for an arena send of this round.
     deferred: Vec<SocketId>,
     /// The buffers of receives in flight that were cancelled, with the receives' user data.
-    cancelled: Vec<(u64, Box<Landing>)>,
+    cancelled: Vec<(u64, Box<LentBuffer>)>,
     /// Sockets whose receive found no buffer.
     starved: Vec<SocketId>,
     /// The sockets that have received all their data in this turn and may have ended without a completion.
@@ -200,7 +200,7 @@ impl Uring {
     /// Queues an entry for the next `enter`. If the queue is full, submits the queue first.
     ///
     /// Callers must ensure that the memory that the entry points to outlives the operation. Received bytes go to the
-    /// buffer ring or to the box of a landing, which stays until the receive has completed. Arena sends finish while they
+    /// buffer ring or to the box of a lent buffer, which stays until the receive has completed. Arena sends finish while they
     /// are submitted, and asynchronous sends point to shared bytes that `outgoing` holds.
     fn submit(&mut self, entry: squeue::Entry) {
         self.ring.push(&entry);
@@ -208,8 +208,8 @@ impl Uring {
 
     fn arm(&mut self, id: SocketId) {
         let Some(connection) = self.connections.get(id) else { return };
-        if connection.landing.is_some() || connection.lands {
-            return self.land(id);
+        if connection.lent_buffer.is_some() || connection.fills_lent_buffer {
+            return self.fill_lent_buffer(id);
         }
         if connection.armed || connection.paused || connection.ended || connection.closed {
             return;
@@ -241,8 +241,8 @@ impl Uring {
             owed: false,
             told: false,
             lifted: Lifted::default(),
-            landing: None,
-            lands: false,
+            lent_buffer: None,
+            fills_lent_buffer: false,
             outgoing: None,
         });
         self.arm(id);
@@ -268,7 +268,7 @@ impl Uring {
                 Op::Abort { socket } => self.abort(socket),
                 Op::PauseRecv { socket } => {
                     if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.closed) {
-                        // The receive of a landing pauses when it has ended.
+                        // A receive into a lent buffer pauses when it has ended.
                         connection.paused = true;
                         if connection.armed {
                             self.cancel(data(kind::RECEIVE, socket));
@@ -278,12 +278,12 @@ impl Uring {
                 Op::ResumeRecv { socket } => {
                     if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.closed) {
                         (connection.paused, connection.resumed) = (false, true);
-                        if let Some(landing) = connection.landing.take()
-                            && connection.lands
+                        if let Some(lent_buffer) = connection.lent_buffer.take()
+                            && connection.fills_lent_buffer
                         {
-                            // The memory stays until the receive has ended; see `landed`.
+                            // The memory stays until the receive has ended; see `filled_lent_buffer`.
                             let receive = data(kind::RECEIVE_INTO, socket);
-                            self.cancelled.push((receive, landing));
+                            self.cancelled.push((receive, lent_buffer));
                             self.cancel(receive);
                         }
                         self.arm(socket);
@@ -345,7 +345,7 @@ impl Uring {
     fn complete<S: Sink>(&mut self, entry: Entry, queue: &mut Queue, sink: &mut S) {
         match entry.data >> 56 {
             kind::RECEIVE => self.received(socket_of(entry.data), entry, queue, sink),
-            kind::RECEIVE_INTO => self.landed(socket_of(entry.data), entry, queue, sink),
+            kind::RECEIVE_INTO => self.filled_lent_buffer(socket_of(entry.data), entry, queue, sink),
             kind::ACCEPT => self.accepted(number_of(entry.data), entry, queue, sink),
             kind::SEND => self.sent(socket_of(entry.data), entry.result, queue, sink),
             kind::WRITABLE => self.writable(socket_of(entry.data), queue, sink),
@@ -494,7 +494,7 @@ impl Driver for Uring {
     fn release(&mut self, socket: SocketId) -> Option<Socket> {
         let round = self.round;
         let connection = self.connections.get(socket)?;
-        let is_busy = connection.outgoing.is_some() || connection.landing.is_some() || connection.lands;
+        let is_busy = connection.outgoing.is_some() || connection.lent_buffer.is_some() || connection.fills_lent_buffer;
         if is_busy || connection.round == round || connection.closed {
             return None;
         }

@@ -1,7 +1,7 @@
 //! Received bytes: the completions of a multishot receive become reports to the sink.
 
 use super::{Connection, Entry, Uring, data, kind, socket_of};
-use crate::landing::Landing;
+use crate::lent_buffer::LentBuffer;
 use crate::{Completion, Queue, Sink, SocketId, limit, socket};
 use io_uring::{cqueue, opcode, types};
 use std::io;
@@ -76,7 +76,7 @@ impl Uring {
                     }
                     (0, _) => {
                         connection.ended = true;
-                        connection.landing = None;
+                        connection.lent_buffer = None;
                         sink.complete(Completion::Ended { socket }, queue);
                     }
                     (error, _) => match -error {
@@ -90,69 +90,75 @@ impl Uring {
         if let Some(buffer) = buffer {
             self.buffers.give_back(buffer);
         }
-        self.land(socket);
+        self.fill_lent_buffer(socket);
     }
 
     /// Receives once into a buffer of the loop. First cancels a multishot receive in flight.
     pub(super) fn receive_into(&mut self, socket: SocketId, buffer: Vec<u8>, room: usize) {
         let Some(connection) = self.connections.get(socket) else { return };
-        if connection.closed || connection.ended || connection.landing.is_some() {
+        if connection.closed || connection.ended || connection.lent_buffer.is_some() {
             return;
         }
-        connection.landing = Some(Box::new(Landing::new(buffer, room)));
+        connection.lent_buffer = Some(Box::new(LentBuffer::new(buffer, room)));
         (connection.paused, connection.resumed) = (true, true);
         if connection.armed {
             self.cancel(data(kind::RECEIVE, socket));
         }
-        self.land(socket);
+        self.fill_lent_buffer(socket);
     }
 
     /// Submits the receive into the loop's buffer, if there is one and no other receive is in flight.
-    pub(super) fn land(&mut self, socket: SocketId) {
+    pub(super) fn fill_lent_buffer(&mut self, socket: SocketId) {
         let Some(connection) = self.connections.get(socket) else { return };
-        if connection.armed || connection.lands || connection.closed || connection.ended {
+        if connection.armed || connection.fills_lent_buffer || connection.closed || connection.ended {
             return;
         }
-        let Some(landing) = &mut connection.landing else { return };
-        let spare = landing.spare();
+        let Some(lent_buffer) = &mut connection.lent_buffer else { return };
+        let spare = lent_buffer.spare();
         let descriptor = types::Fd(connection.descriptor.as_raw_fd());
-        // The memory stays in place until the receive completes, because only `landed` takes the box, or `finish`, which
+        // The memory stays in place until the receive completes, because only `filled_lent_buffer` takes the box, or `finish`, which
         // keeps it in `cancelled`.
         let entry = opcode::Recv::new(descriptor, spare.as_mut_ptr().cast(), spare.len() as u32).build();
-        connection.lands = true;
+        connection.fills_lent_buffer = true;
         self.submit(entry.user_data(data(kind::RECEIVE_INTO, socket)));
     }
 
     /// Reports the result of a receive into the loop's buffer.
-    pub(super) fn landed<S: Sink>(&mut self, socket: SocketId, entry: Entry, queue: &mut Queue, sink: &mut S) {
+    pub(super) fn filled_lent_buffer<S: Sink>(
+        &mut self,
+        socket: SocketId,
+        entry: Entry,
+        queue: &mut Queue,
+        sink: &mut S,
+    ) {
         let Some(connection) = self.connections.get(socket) else {
             return self.cancelled.retain(|(cancelled, _)| *cancelled != entry.data);
         };
-        connection.lands = false;
+        connection.fills_lent_buffer = false;
         // If the loop has resumed receiving, the memory is among the cancelled ones, and the loop may have another buffer.
         let cancelled = self.cancelled.iter().position(|(cancelled, _)| *cancelled == entry.data);
-        let landing = match cancelled {
+        let lent_buffer = match cancelled {
             Some(at) => Some(self.cancelled.swap_remove(at).1),
-            None => connection.landing.take(),
+            None => connection.lent_buffer.take(),
         };
-        let Some(landing) = landing.filter(|_| !connection.closed && !connection.ended) else { return };
+        let Some(lent_buffer) = lent_buffer.filter(|_| !connection.closed && !connection.ended) else { return };
         match entry.result {
             count @ 1.. => {
                 let count = count as usize;
-                // SAFETY: the kernel has received this many bytes into the spare memory of this landing.
-                let buffer = unsafe { landing.filled(count) };
+                // SAFETY: the kernel has received this many bytes into the spare memory of this lent buffer.
+                let buffer = unsafe { lent_buffer.filled(count) };
                 match cancelled {
                     Some(_) => connection.report(socket, &buffer[buffer.len() - count..], queue, sink),
                     None => sink.complete(Completion::ReceivedInto { socket, buffer, count }, queue),
                 }
             }
             0 => {
-                (connection.ended, connection.landing) = (true, None);
+                (connection.ended, connection.lent_buffer) = (true, None);
                 sink.complete(Completion::Ended { socket }, queue);
             }
             error if socket::is_passing(&io::Error::from_raw_os_error(-error)) || -error == libc::ECANCELED => {
                 if cancelled.is_none() {
-                    connection.landing = Some(landing);
+                    connection.lent_buffer = Some(lent_buffer);
                 }
                 self.interrupted.push(socket);
             }
@@ -170,8 +176,8 @@ impl Connection {
     #[inline]
     fn report<S: Sink>(&mut self, socket: SocketId, bytes: &[u8], queue: &mut Queue, sink: &mut S) {
         let mut rest = bytes;
-        if let Some(landing) = self.landing.take() {
-            let (buffer, count) = landing.append(bytes);
+        if let Some(lent_buffer) = self.lent_buffer.take() {
+            let (buffer, count) = lent_buffer.append(bytes);
             rest = &bytes[count..];
             sink.complete(Completion::ReceivedInto { socket, buffer, count }, queue);
             if rest.is_empty() {
@@ -183,7 +189,7 @@ impl Connection {
 
     /// Records that a receive has failed, and reports it unless a failure was reported before.
     fn break_off<S: Sink>(&mut self, socket: SocketId, error: i32, queue: &mut Queue, sink: &mut S) {
-        (self.ended, self.landing) = (true, None);
+        (self.ended, self.lent_buffer) = (true, None);
         if !std::mem::replace(&mut self.failed, true) {
             let error = io::Error::from_raw_os_error(error);
             sink.complete(Completion::Failed { socket, error }, queue);

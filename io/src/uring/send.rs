@@ -250,11 +250,11 @@ impl Uring {
         if connection.armed {
             self.cancel(data(kind::RECEIVE, id));
         }
-        if connection.lands
-            && let Some(landing) = connection.landing.take()
+        if connection.fills_lent_buffer
+            && let Some(lent_buffer) = connection.lent_buffer.take()
         {
             let receive = data(kind::RECEIVE_INTO, id);
-            self.cancelled.push((receive, landing));
+            self.cancelled.push((receive, lent_buffer));
             self.cancel(receive);
         }
         self.close_descriptor(connection.descriptor);
@@ -375,8 +375,8 @@ impl Drop for Uring {
         let mut in_flight: Vec<u64> = self.cancelled.iter().map(|&(receive, _)| receive).collect();
         for id in self.connections.ids().collect::<Vec<_>>() {
             let Some(connection) = self.connections.get(id) else { continue };
-            let lent = [(connection.lends_bytes(), kind::SEND), (connection.lands, kind::RECEIVE_INTO)];
-            if connection.lends_bytes() || connection.lands {
+            let lent = [(connection.lends_bytes(), kind::SEND), (connection.fills_lent_buffer, kind::RECEIVE_INTO)];
+            if connection.lends_bytes() || connection.fills_lent_buffer {
                 socket::shutdown(&connection.descriptor, Shutdown::Both);
             }
             in_flight.extend(lent.into_iter().filter(|(is_lent, _)| *is_lent).map(|(_, kind)| data(kind, id)));
@@ -391,7 +391,7 @@ impl Drop for Uring {
         for operation in in_flight {
             let (is_send, id) = (operation >> 56 == kind::SEND, socket_of(operation));
             if let Some(connection) = self.connections.get(id) {
-                let lent = (connection.outgoing.take_if(|_| is_send), connection.landing.take_if(|_| !is_send));
+                let lent = (connection.outgoing.take_if(|_| is_send), connection.lent_buffer.take_if(|_| !is_send));
                 std::mem::forget(lent);
             }
             std::mem::forget(self.cancelled.extract_if(.., |(receive, _)| *receive == operation).collect::<Vec<_>>());

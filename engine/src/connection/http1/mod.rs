@@ -3,7 +3,7 @@
 mod body;
 mod carrier;
 mod client;
-mod landing;
+mod lent_buffer;
 mod send;
 
 pub(super) use self::body::trailer_fields;

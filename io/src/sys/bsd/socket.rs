@@ -1,7 +1,7 @@
 //! Stream sockets on macOS and FreeBSD.
 
 use crate::Peer;
-use crate::landing::Landing;
+use crate::lent_buffer::LentBuffer;
 use crate::socket::peer;
 use crate::sys::listen::Acceptor;
 pub(crate) use crate::sys::portable::socket::*;
@@ -31,10 +31,13 @@ pub(crate) fn receive(stream: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
     (&*SockRef::from(stream)).read(buffer)
 }
 
-/// Receives into a landing without waiting; see [`Landing::fill`].
-pub(crate) fn receive_into(stream: &Stream, landing: Landing) -> (io::Result<usize>, Result<Vec<u8>, Landing>) {
+/// Receives into a lent buffer without waiting; see [`LentBuffer::fill`].
+pub(crate) fn receive_into(
+    stream: &Stream,
+    lent_buffer: LentBuffer,
+) -> (io::Result<usize>, Result<Vec<u8>, LentBuffer>) {
     // SAFETY: `recv` returns the number of bytes that the system has written.
-    unsafe { landing.fill(|spare| SockRef::from(stream).recv(spare)) }
+    unsafe { lent_buffer.fill(|spare| SockRef::from(stream).recv(spare)) }
 }
 
 /// Sends as much of `bytes` as the kernel takes, without waiting and without SIGPIPE. Ignores `more`, because these

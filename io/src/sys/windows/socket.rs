@@ -1,7 +1,7 @@
 //! Stream sockets of mio's type. On Windows, mio reports a further event of a socket only after a call on the socket
 //! would have blocked.
 
-use crate::landing::Landing;
+use crate::lent_buffer::LentBuffer;
 use crate::socket::peer;
 use crate::sys::Waitable;
 use crate::sys::listen::Acceptor;
@@ -77,11 +77,14 @@ pub(crate) fn connect(address: &Address) -> io::Result<(Stream, Peer)> {
     Ok((Stream::connect(*address)?, peer(&SockAddr::from(*address)).ok_or(io::ErrorKind::InvalidInput)?))
 }
 
-/// Receives into a landing without waiting; see [`Landing::fill`].
-pub(crate) fn receive_into(stream: &Stream, landing: Landing) -> (io::Result<usize>, Result<Vec<u8>, Landing>) {
+/// Receives into a lent buffer without waiting; see [`LentBuffer::fill`].
+pub(crate) fn receive_into(
+    stream: &Stream,
+    lent_buffer: LentBuffer,
+) -> (io::Result<usize>, Result<Vec<u8>, LentBuffer>) {
     // `try_io` arms the next event if nothing has arrived.
     // SAFETY: `recv` returns the number of bytes that the system has written.
-    unsafe { landing.fill(|spare| stream.try_io(|| SockRef::from(stream).recv(spare))) }
+    unsafe { lent_buffer.fill(|spare| stream.try_io(|| SockRef::from(stream).recv(spare))) }
 }
 
 /// Receives into `buffer`, without waiting.

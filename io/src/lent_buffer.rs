@@ -5,17 +5,17 @@ use std::mem::MaybeUninit;
 
 /// A buffer of the loop, and how many bytes may be appended to it.
 #[derive(Debug)]
-pub(crate) struct Landing {
+pub(crate) struct LentBuffer {
     buffer: Vec<u8>,
     room: usize,
 }
 
-impl Landing {
-    pub(crate) fn new(mut buffer: Vec<u8>, room: usize) -> Landing {
+impl LentBuffer {
+    pub(crate) fn new(mut buffer: Vec<u8>, room: usize) -> LentBuffer {
         // The loop has usually reserved the room. A room of 0 would look like the peer's end.
         let room = room.max(1);
         buffer.reserve_exact(room);
-        Landing { buffer, room }
+        LentBuffer { buffer, room }
     }
 
     /// Returns the memory for the bytes.
@@ -42,14 +42,14 @@ impl Landing {
     }
 
     /// Fills the room with a receiving function, as far as bytes have arrived. Returns the number of bytes, and the
-    /// buffer, or the landing if nothing was received.
+    /// buffer, or this object if nothing was received.
     ///
     /// # Safety
     /// If the function returns a number of bytes, it must have written as many at the front of its memory.
     pub(crate) unsafe fn fill(
         mut self,
         receive: impl FnOnce(&mut [MaybeUninit<u8>]) -> io::Result<usize>,
-    ) -> (io::Result<usize>, Result<Vec<u8>, Landing>) {
+    ) -> (io::Result<usize>, Result<Vec<u8>, LentBuffer>) {
         match receive(self.spare()) {
             // SAFETY: the caller promises that the function has written as many bytes as it returned.
             Ok(count @ 1..) => (Ok(count), Ok(unsafe { self.filled(count) })),
@@ -65,14 +65,14 @@ mod tests {
     #[test]
     fn bytes_are_appended_as_far_as_there_is_room() {
         for (room, bytes, expected) in [(3, &b"abcde"[..], &b"xyabc"[..]), (9, b"ab", b"xyab"), (0, b"ab", b"xya")] {
-            let (buffer, count) = Landing::new(b"xy".to_vec(), room).append(bytes);
+            let (buffer, count) = LentBuffer::new(b"xy".to_vec(), room).append(bytes);
             assert_eq!((&buffer[..], count), (expected, expected.len() - 2));
         }
     }
 
     #[test]
     fn the_spare_memory_has_the_size_of_the_room() {
-        let landing = Landing::new(b"xy".to_vec(), 100);
+        let lent_buffer = LentBuffer::new(b"xy".to_vec(), 100);
         let write = |spare: &mut [MaybeUninit<u8>]| {
             assert_eq!(spare.len(), 100);
             spare[..3].iter_mut().zip(b"abc").for_each(|(place, &byte)| {
@@ -81,11 +81,11 @@ mod tests {
             Ok(3)
         };
         // SAFETY: `write` writes the three bytes that it returns.
-        let (count, buffer) = unsafe { landing.fill(write) };
+        let (count, buffer) = unsafe { lent_buffer.fill(write) };
         assert_eq!((count.ok(), buffer.ok().as_deref()), (Some(3), Some(&b"xyabc"[..])));
-        let landing = Landing::new(b"xy".to_vec(), 100);
+        let lent_buffer = LentBuffer::new(b"xy".to_vec(), 100);
         // SAFETY: the function returns no bytes.
-        let (_, landing) = unsafe { landing.fill(|_| Err(io::ErrorKind::WouldBlock.into())) };
-        assert_eq!(landing.map_err(|landing| landing.append(b"!").0), Err(b"xy!".to_vec()));
+        let (_, lent_buffer) = unsafe { lent_buffer.fill(|_| Err(io::ErrorKind::WouldBlock.into())) };
+        assert_eq!(lent_buffer.map_err(|lent_buffer| lent_buffer.append(b"!").0), Err(b"xy!".to_vec()));
     }
 }

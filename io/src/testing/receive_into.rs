@@ -1,8 +1,8 @@
 //! A receive into a buffer of the loop, as the model sees it.
 
-/// A receive into a buffer of the loop, which begins with [`LANDING`].
+/// A receive into a buffer of the loop, which begins with [`BEFORE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Landing {
+pub(super) struct ReceiveInto {
     pub(super) room: usize,
     /// True if the driver has started the operation, because a turn has begun since.
     pub(super) started: bool,
@@ -11,4 +11,4 @@ pub(super) struct Landing {
 }
 
 /// The bytes in a buffer before those that are received into it.
-pub(super) const LANDING: &[u8] = b"landing";
+pub(super) const BEFORE: &[u8] = b"before";
