@@ -11,13 +11,17 @@ struct Weather {
     temperature: f32,
 }
 
-/// Returns the app, whose handlers ask the service at this URL.
+/// Returns the app, whose handlers ask the service through this client. A test can give it `Client::to` another app.
+pub(crate) fn app(client: Client) -> App {
+    App::new().state(client).get("/weather/{city}", weather)
+}
+
+/// Returns a client of the service at this URL.
 ///
 /// # Errors
 /// Returns an error if the URL is invalid.
-pub(crate) fn app(service: &str) -> Result<App, Error> {
-    let client = Client::builder().base_url(service).timeout(Duration::from_secs(5)).build()?;
-    Ok(App::new().state(client).get("/weather/{city}", weather))
+pub(crate) fn client(service: &str) -> Result<Client, Error> {
+    Client::builder().base_url(service).timeout(Duration::from_secs(5)).build()
 }
 
 /// Asks the service. If it fails, the client of this server gets 502, or 504 if it was too slow.
@@ -29,5 +33,5 @@ async fn weather(State(client): State<Client>, Path(city): Path<String>) -> Resu
 #[allow(dead_code, reason = "the tests have the routes only")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let service = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:9000".to_string());
-    Ok(app(&service)?.listen("127.0.0.1:8080")?.run()?)
+    Ok(app(client(&service)?).listen("127.0.0.1:8080")?.run()?)
 }

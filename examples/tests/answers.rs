@@ -300,7 +300,7 @@ fn a_handler_asks_another_service() {
         (query == "city=Bern").then_some("{\"temperature\":7.5}").ok_or(highwire::StatusCode::NOT_FOUND)
     });
     let (_service, url) = serve(service);
-    let (_server, url) = serve(calls_an_api::app(&url).expect("an app"));
+    let (_server, url) = serve(calls_an_api::app(calls_an_api::client(&url).expect("a URL")));
     let client = highwire::client::blocking::Client::new().expect("a client");
     let bern = client.get(&format!("{url}/weather/Bern")).send().expect("a response");
     assert_eq!(bern.text().expect("a body"), "{\"temperature\":7.5}");

@@ -12,6 +12,7 @@ mod player;
 mod program;
 mod receive_into;
 mod simulated;
+mod stream;
 
 use crate::file::File;
 use crate::sim::Arrived;

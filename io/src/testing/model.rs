@@ -4,12 +4,12 @@
 use super::Traits;
 use super::program::{Action, Step};
 use super::receive_into::{BEFORE, ReceiveInto};
+use super::stream::{PATTERN_BYTES, Way, check_stream, pattern, place, stream};
 use crate::file::File;
-use crate::random::Seeded;
 use crate::{Address, Completion, Instant, ListenerId, Op, Peer, Queue, Sink, SocketId};
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The state of a client.
 #[derive(Debug, Default)]
@@ -115,63 +115,9 @@ pub(super) struct Model {
     log: Vec<(&'static str, usize, u64)>,
 }
 
-/// The direction of bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    ToLoop,
-    ToClient,
-}
-
-/// The length of the pattern that all streams repeat, each from its own start. It is a prime number, so that it does
-/// not divide the size of a usual buffer. Otherwise the check could miss a buffer's worth of bytes that are lost,
-/// doubled or exchanged.
-const PATTERN_BYTES: usize = 65_521;
-
 /// The number of bytes that are missing from the last copy of the pattern in the file. A file range that begins among
 /// them contains no bytes.
 const MISSING_BYTES: usize = 1_000;
-
-fn pattern() -> &'static [u8] {
-    static PATTERN: OnceLock<Vec<u8>> = OnceLock::new();
-    PATTERN.get_or_init(|| {
-        let mut random = Seeded::new(0);
-        (0..PATTERN_BYTES).map(|_| random.next() as u8).collect()
-    })
-}
-
-/// Returns the position in the pattern of byte `from` of a client's stream.
-fn place(client: usize, way: Way, from: u64) -> usize {
-    (from as usize + client * 7919 + way as usize * 104_729) % PATTERN_BYTES
-}
-
-/// Returns `count` bytes of a client's stream, from byte `from` on, as slices of the pattern.
-fn runs(client: usize, way: Way, from: u64, count: usize) -> impl Iterator<Item = &'static [u8]> {
-    let mut place = place(client, way, from);
-    let mut left = count;
-    std::iter::from_fn(move || {
-        let run = &pattern()[place..(place + left).min(PATTERN_BYTES)];
-        (place, left) = (0, left - run.len());
-        (!run.is_empty()).then_some(run)
-    })
-}
-
-pub(super) fn stream(client: usize, way: Way, from: u64, count: usize) -> Vec<u8> {
-    runs(client, way, from, count).collect::<Vec<_>>().concat()
-}
-
-/// Checks that the bytes are those of a client's stream from byte `from` on.
-///
-/// # Panics
-/// Panics if they are not.
-pub(super) fn check_stream(client: usize, way: Way, from: u64, bytes: &[u8]) {
-    let mut rest = bytes;
-    for run in runs(client, way, from, bytes.len()) {
-        let (part, behind) = rest.split_at(run.len());
-        let place = from + (bytes.len() - rest.len()) as u64;
-        assert!(part == run, "the bytes {way:?} of client {client} differ from the sent ones at or after byte {place}");
-        rest = behind;
-    }
-}
 
 impl Model {
     pub(super) fn new(traits: Traits, file: impl FnOnce(&[u8]) -> Arc<dyn File>) -> Model {

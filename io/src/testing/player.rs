@@ -1,7 +1,8 @@
 //! Plays a program, then checks that all bytes arrive and that all connections end.
 
-use super::model::{Client, Connection, Fate, Model, Way, check_stream, stream};
+use super::model::{Client, Connection, Fate, Model};
 use super::program::{Action, Step};
+use super::stream::{Way, check_stream, stream};
 use super::{Peers, Traits};
 use crate::sim::Arrived;
 use crate::{Driver, Queue, limit};
