@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use highwire_engine::body::{BodyStream, channel};
 use highwire_engine::client::{
-    Answer, AnswerBody, Asked, Bounds, Failure, Open, Opened, Pool, Protocol, Request, Timeouts,
+    Answer, AnswerBody, Asked, Bounds, Failure, Open, Opened, OpeningTimes, Pool, Protocol, Request, Timeouts,
 };
 use highwire_engine::connect::connect;
 use highwire_engine::http::{Method, StatusCode};
@@ -92,7 +92,11 @@ fn open(address: Address, tls: Tls) -> Box<Open> {
         let (address, tls) = (address.clone(), tls.clone());
         Box::pin(async move {
             let stream = connect(address).await.map_err(Failure::Connect)?;
-            Ok(Opened { stream, tls: tls.map(|tls| (tls, ServerName::try_from("localhost").expect("a name"))) })
+            Ok(Opened {
+                stream,
+                times: OpeningTimes::default(),
+                tls: tls.map(|tls| (tls, ServerName::try_from("localhost").expect("a name"))),
+            })
         })
     })
 }

@@ -1,6 +1,7 @@
 //! The place of one request between the task that makes it and the connection that sends it.
 
 use super::failure::Failure;
+use super::open::OpeningTimes;
 use super::request::{Answer, Interim, Request};
 use crate::response::Content;
 use bytes::Bytes;
@@ -35,9 +36,18 @@ struct Inner {
     requester: Option<Waker>,
     /// Wakes the connection, or the stream, that sends the request.
     connection: Option<Waker>,
-    /// The moment at which the request was begun, and that of the response's head.
-    begun: Instant,
-    answered: Instant,
+    moments: Moments,
+}
+
+/// When the steps of a request happened. A moment is 0 if its step has not happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moments {
+    /// A connection began to send the request.
+    pub begun: Instant,
+    /// The head of the response came.
+    pub answered: Instant,
+    /// How long the steps took that opened the connection, if it was opened for this request.
+    pub opening: Option<Box<OpeningTimes>>,
 }
 
 impl Asking {
@@ -54,8 +64,7 @@ impl Asking {
                 interim_count: 0,
                 requester: None,
                 connection: None,
-                begun: Instant::default(),
-                answered: Instant::default(),
+                moments: Moments::default(),
             }),
         })
     }
@@ -71,7 +80,7 @@ impl Asking {
         let mut inner = self.inner.borrow_mut();
         inner.connection = Some(connection);
         inner.is_begun = true;
-        inner.begun = now;
+        inner.moments.begun = now;
         match &inner.request.content {
             // The bytes stay for another attempt.
             Content::Bytes(bytes) => Content::Bytes(bytes.clone()),
@@ -84,6 +93,11 @@ impl Asking {
         self.inner.borrow_mut().is_queued = true;
     }
 
+    /// Records how long it took to open a connection for the request.
+    pub(super) fn set_opening(&self, times: OpeningTimes) {
+        self.inner.borrow_mut().moments.opening = Some(Box::new(times));
+    }
+
     /// Returns true if the requester has stopped waiting.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.inner.borrow().is_abandoned
@@ -91,7 +105,7 @@ impl Asking {
 
     /// Gives the response to the requester.
     pub(crate) fn answer(&self, answer: Box<Answer>, now: Instant) {
-        self.inner.borrow_mut().answered = now;
+        self.inner.borrow_mut().moments.answered = now;
         self.end(Ok(answer));
     }
 
@@ -188,11 +202,9 @@ impl Asked {
         inner.is_queued && !inner.is_begun && !inner.is_over
     }
 
-    /// Returns the moments at which a connection began to send the request and received the response's head. Each is 0
-    /// if that has not happened.
-    pub fn moments(&self) -> (Instant, Instant) {
-        let inner = self.asking.inner.borrow();
-        (inner.begun, inner.answered)
+    /// Returns when the steps of the request happened.
+    pub fn moments(&self) -> Moments {
+        self.asking.inner.borrow().moments.clone()
     }
 
     /// Returns the request, for another attempt, and cancels it if no connection has begun to send it. A body in parts is

@@ -2,13 +2,15 @@
 
 use super::asking::Asking;
 use super::failure::Failure;
-use super::open::Protocol;
+use super::open::{OpeningTimes, Protocol};
 use super::pool::Origin;
+use crate::context;
 use crate::promise::Promise;
 use crate::queue::Queue;
 use crate::rules::Rules;
 #[cfg(feature = "tls")]
 use crate::secure::Secure;
+use highwire_io::Instant;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::task::Waker;
@@ -37,16 +39,19 @@ pub(crate) struct Link {
     retires: Cell<bool>,
     /// Wakes the connection.
     task: RefCell<Option<Waker>>,
-    /// `None` since the connection is ready for requests.
+    /// `None` since the connection has begun a request, or was closed.
     opening: RefCell<Option<Box<Opening>>>,
 }
 
-/// What is known of a connection until it is ready for requests.
+/// What is known of a connection until it begins its first request.
 struct Opening {
-    /// The promise that it becomes ready.
-    ready: Promise<Result<(), Failure>>,
+    /// The promise that it becomes ready for requests. `None` since it is.
+    ready: Option<Promise<Result<(), Failure>>>,
     /// The reason why it ends before that.
     reason: Option<Failure>,
+    /// The beginning of the TLS handshake, and how long the steps of opening the connection took.
+    handshake_begun: Option<Instant>,
+    times: OpeningTimes,
 }
 
 impl Link {
@@ -54,8 +59,11 @@ impl Link {
         rules: Rc<Rules>,
         protocol: Protocol,
         origin: Weak<Origin>,
-        opening: Promise<Result<(), Failure>>,
+        ready: Promise<Result<(), Failure>>,
+        handshake_begun: Option<Instant>,
+        times: OpeningTimes,
     ) -> Rc<Link> {
+        let opening = Opening { ready: Some(ready), reason: None, handshake_begun, times };
         Rc::new(Link {
             rules,
             protocol,
@@ -70,13 +78,13 @@ impl Link {
             is_closed: Cell::default(),
             retires: Cell::default(),
             task: RefCell::default(),
-            opening: RefCell::new(Some(Box::new(Opening { ready: opening, reason: None }))),
+            opening: RefCell::new(Some(Box::new(opening))),
         })
     }
 
     /// Returns true if the TLS handshake is not complete.
     pub(crate) fn is_opening(&self) -> bool {
-        self.opening.borrow().is_some()
+        self.opening.borrow().as_ref().is_some_and(|opening| opening.ready.is_some())
     }
 
     pub(crate) fn is_http2(&self) -> bool {
@@ -95,9 +103,11 @@ impl Link {
     /// Records that the connection is ready for requests.
     pub(crate) fn open(&self, is_http2: bool) {
         self.is_http2.set(is_http2);
-        if let Some(opening) = self.opening.take() {
-            opening.ready.keep(Ok(()));
-        }
+        let mut opening = self.opening.borrow_mut();
+        let Some(opening) = opening.as_mut() else { return };
+        let Some(ready) = opening.ready.take() else { return };
+        opening.times.handshake = opening.handshake_begun.map(|begun| context::now() - begun).unwrap_or_default();
+        ready.keep(Ok(()));
     }
 
     /// Records why the connection ends before it is open.
@@ -114,7 +124,11 @@ impl Link {
 
     /// Gives a request to the connection. The caller must have checked that there is room.
     pub(super) fn begin(&self, asking: Rc<Asking>) {
-        self.has_begun.set(true);
+        if !self.has_begun.replace(true)
+            && let Some(opening) = self.opening.take()
+        {
+            asking.set_opening(opening.times);
+        }
         self.room.set(self.room.get().saturating_sub(1));
         self.queue.borrow_mut().push_back(asking);
         self.wake();
@@ -211,8 +225,10 @@ impl Link {
         }
         self.room.set(0);
         if let Some(opening) = self.opening.take() {
-            let Opening { ready, reason } = *opening;
-            ready.keep(Err(reason.unwrap_or(Failure::Lost)));
+            let Opening { ready, reason, .. } = *opening;
+            if let Some(ready) = ready {
+                ready.keep(Err(reason.unwrap_or(Failure::Lost)));
+            }
         }
         let unsent = self.queue.take();
         unsent.for_each(|asking| asking.fail(Failure::Unsent));

@@ -17,10 +17,10 @@ mod resolve;
 mod settings;
 
 pub(crate) use self::asking::Asking;
-pub use self::asking::{Asked, INTERIMS};
+pub use self::asking::{Asked, INTERIMS, Moments};
 pub use self::failure::{Failure, Stage};
 pub(crate) use self::link::{Link, Setup};
-pub use self::open::{Opened, Protocol};
+pub use self::open::{Opened, OpeningTimes, Protocol};
 pub use self::pool::{Open, Origin, Pool};
 pub use self::request::{Answer, AnswerBody, Interim, Request};
 pub use self::resolve::{ADDRESSES_KEPT, NAMES_KEPT, Names};

@@ -3,6 +3,8 @@
 use super::failure::Failure;
 use super::link::{Link, Setup};
 use super::pool::Origin;
+#[cfg(feature = "tls")]
+use crate::context;
 use crate::promise::promise;
 use crate::raw::RawStream;
 use crate::rules::Rules;
@@ -10,6 +12,7 @@ use crate::rules::Rules;
 use crate::secure::Secure;
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 /// The version of HTTP that a client speaks to an origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -26,10 +29,23 @@ pub enum Protocol {
     Http2,
 }
 
+/// How long the steps took that opened a connection. A step that was not needed took no time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpeningTimes {
+    /// The lookup of the names.
+    pub resolve: Duration,
+    /// The connection, with the exchange with a proxy.
+    pub connect: Duration,
+    /// The TLS handshake.
+    pub handshake: Duration,
+}
+
 /// An opened connection that speaks no protocol yet.
 pub struct Opened {
     /// The connection's bytes.
     pub stream: RawStream,
+    /// How long the steps took so far.
+    pub times: OpeningTimes,
     /// The TLS configuration and the name of the server; `None` without TLS.
     #[cfg(feature = "tls")]
     pub tls: Option<(std::sync::Arc<crate::tls::ClientConfig>, crate::tls::ServerName<'static>)>,
@@ -49,8 +65,12 @@ impl Opened {
         protocol: Protocol,
         origin: Weak<Origin>,
     ) -> Result<Rc<Link>, Failure> {
+        #[cfg(feature = "tls")]
+        let handshake_begun = self.tls.is_some().then(context::now);
+        #[cfg(not(feature = "tls"))]
+        let handshake_begun = None;
         let (opening, mut opened) = promise();
-        let link = Link::new(rules, protocol, origin, opening);
+        let link = Link::new(rules, protocol, origin, opening, handshake_begun, self.times);
         #[cfg(feature = "tls")]
         let tls = match self.tls {
             Some((config, name)) => {

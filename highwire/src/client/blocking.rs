@@ -257,20 +257,30 @@ impl Response {
         Ok(Response { response: self.response.error_for_status()?, ..self })
     }
 
-    /// See [`Response::bytes`](super::Response::bytes).
+    /// Returns what was not read of the body; see [`Response::bytes`](super::Response::bytes).
     ///
     /// # Errors
     /// Returns an error if the body is too long or is not received completely.
-    pub fn bytes(self) -> Result<Bytes, Error> {
-        wait(&self.runtime, self.response.bytes())
+    pub fn bytes(mut self) -> Result<Bytes, Error> {
+        self.collect()
+    }
+
+    /// Returns what was not read of the body; see [`Response::collect`](super::Response::collect).
+    ///
+    /// # Errors
+    /// As [`bytes`](Self::bytes).
+    pub fn collect(&mut self) -> Result<Bytes, Error> {
+        let whole = wait(&self.runtime, self.response.collect())?;
+        let read = std::mem::take(&mut self.rest);
+        Ok(if read.is_empty() { whole } else { [read, whole].concat().into() })
     }
 
     /// See [`Response::text`](super::Response::text).
     ///
     /// # Errors
     /// As [`bytes`](Self::bytes).
-    pub fn text(self) -> Result<String, Error> {
-        wait(&self.runtime, self.response.text())
+    pub fn text(mut self) -> Result<String, Error> {
+        Ok(super::response::text(self.collect()?))
     }
 
     /// See [`Response::json`](super::Response::json).
@@ -278,8 +288,9 @@ impl Response {
     /// # Errors
     /// Returns an error as [`bytes`](Self::bytes) does, or if the body is not JSON or does not fit the type.
     #[cfg(feature = "json")]
-    pub fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, Error> {
-        wait(&self.runtime, self.response.json())
+    pub fn json<T: serde::de::DeserializeOwned>(mut self) -> Result<T, Error> {
+        let body = self.collect()?;
+        self.response.decode_json(&body)
     }
 }
 

@@ -5,8 +5,9 @@ use super::error::{Error, Kind};
 use super::proxy::{ProxyKind, Via};
 use super::url::Url;
 use crate::RawStream;
-use highwire_engine::client::{Failure, Open, Opened, Origin, Pool, Protocol, Stage};
+use highwire_engine::client::{Failure, Open, Opened, OpeningTimes, Origin, Pool, Protocol, Stage};
 use highwire_engine::connect::{connect, connect_any};
+use highwire_engine::context;
 use highwire_engine::time::timeout;
 use highwire_io::Address;
 use std::cell::RefCell;
@@ -101,8 +102,10 @@ fn open(target: Target, settings: Arc<Settings>) -> Box<Open> {
             // The system's certificates may have to be read first.
             #[cfg(feature = "tls")]
             let tls = if target.is_secure { Some(tls(&target, &settings).await?) } else { None };
+            let mut times = OpeningTimes::default();
             Ok(Opened {
-                stream: reach(&target, &settings).await?,
+                stream: reach(&target, &settings, &mut times).await?,
+                times,
                 #[cfg(feature = "tls")]
                 tls,
             })
@@ -111,35 +114,44 @@ fn open(target: Target, settings: Arc<Settings>) -> Box<Open> {
 }
 
 /// Opens a connection to the server, if necessary through a proxy.
-async fn reach(target: &Target, settings: &Settings) -> Result<RawStream, Failure> {
-    let limit = settings.connect_timeout;
+async fn reach(target: &Target, settings: &Settings, times: &mut OpeningTimes) -> Result<RawStream, Failure> {
+    let (limit, begun) = (settings.connect_timeout, context::now());
     if let Some(path) = &settings.unix {
         let address = Address::Unix(path.clone());
-        return within(limit, Stage::Connect, async { connect(address).await.map_err(Failure::Connect) }).await;
+        let stream = within(limit, Stage::Connect, async { connect(address).await.map_err(Failure::Connect) }).await;
+        times.connect = context::now() - begun;
+        return stream;
     }
-    let Some(via) = &target.via else {
-        let addresses = look_up(&target.host, target.port, settings).await?;
-        return within(limit, Stage::Connect, dial(&addresses)).await;
+    let (host, port) = match &target.via {
+        Some(via) if via.kind == ProxyKind::Unusable => {
+            return Err(Failure::Proxy("its address in the environment cannot be used".to_string()));
+        }
+        Some(via) => (&via.host, via.port),
+        None => (&target.host, target.port),
     };
-    if via.kind == ProxyKind::Unusable {
-        return Err(Failure::Proxy("its address in the environment cannot be used".to_string()));
-    }
-    let addresses = look_up(&via.host, via.port, settings).await?;
+    let addresses = look_up(host, port, settings).await?;
     // A local lookup of the server's name comes before the connection, which has its own time limit.
-    let known = match via.kind {
-        ProxyKind::Socks5(false) => look_up(&target.host, target.port, settings).await?.first().map(SocketAddr::ip),
-        ProxyKind::Http | ProxyKind::Unusable | ProxyKind::Socks5(true) => None,
+    let known = match target.via.as_deref() {
+        Some(Via { kind: ProxyKind::Socks5(false), .. }) => {
+            look_up(&target.host, target.port, settings).await?.first().map(SocketAddr::ip)
+        }
+        _ => None,
     };
-    within(limit, Stage::Connect, async {
+    let resolved = context::now();
+    let stream = within(limit, Stage::Connect, async {
         let mut stream = dial(&addresses).await?;
-        match via.kind {
-            ProxyKind::Http if target.is_secure => via.connect(&mut stream, &target.host, target.port).await?,
-            ProxyKind::Http | ProxyKind::Unusable => {}
-            ProxyKind::Socks5(_) => via.socks(&mut stream, &target.host, known, target.port).await?,
+        match &target.via {
+            Some(via) if matches!(via.kind, ProxyKind::Socks5(_)) => {
+                via.socks(&mut stream, &target.host, known, target.port).await?;
+            }
+            Some(via) if target.is_secure => via.connect(&mut stream, &target.host, target.port).await?,
+            _ => {}
         }
         Ok(stream)
     })
-    .await
+    .await;
+    (times.resolve, times.connect) = (resolved - begun, context::now() - resolved);
+    stream
 }
 
 async fn dial(addresses: &[SocketAddr]) -> Result<RawStream, Failure> {

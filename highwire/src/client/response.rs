@@ -8,7 +8,8 @@ use futures_core::Stream;
 use highwire_engine::body::BodyError;
 #[cfg(feature = "compress")]
 use highwire_engine::body::BodyQueue;
-use highwire_engine::client::{Answer, AnswerBody};
+use highwire_engine::client::{Answer, AnswerBody, Moments};
+use highwire_engine::context;
 use highwire_engine::time::{Sleep, sleep};
 use highwire_io::Instant;
 use highwire_proto::Version;
@@ -33,7 +34,6 @@ pub struct Response {
     headers: OnceCell<Box<HeaderMap>>,
     body: Body,
     most: usize,
-    stats: Stats,
 }
 
 /// Figures of a request.
@@ -43,12 +43,65 @@ pub struct Stats {
     /// The time from [`send`](super::RequestBuilder::send) until a connection was ready and began to send the request.
     /// It contains the lookup of the name, the connection and the TLS handshake if the request had to wait for them.
     pub connection: Duration,
-    /// The time from the beginning of the request to the head of the response.
+    /// The time of the lookup of the name, zero if the request did not open its connection.
+    pub resolve: Duration,
+    /// The time to connect, with the exchange with a proxy, zero if the request did not open its connection.
+    pub connect: Duration,
+    /// The time of the TLS handshake, zero if the request did not open its connection or needs no TLS.
+    pub handshake: Duration,
+    /// The time from the moment at which the connection began to send the request to the head of the response.
     pub first_byte: Duration,
+    /// The time from [`send`](super::RequestBuilder::send), over all attempts and redirects, to the end of the response's
+    /// body. Before the end, the time until its last part was taken, or until the head.
+    pub total: Duration,
+    /// The number of bytes of the response's body that were taken so far, after decoding.
+    pub body_bytes: u64,
     /// The number of further attempts after lost connections.
     pub retries: usize,
     /// The number of redirects that were followed.
     pub redirects: usize,
+}
+
+/// What [`Stats`] is made from.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    /// The beginning of the first attempt, and that of the last.
+    pub(super) begun: Instant,
+    pub(super) attempt: Instant,
+    pub(super) moments: Moments,
+    /// The moment at which the last part of the body was taken, and the number of bytes so far.
+    taken: Option<Instant>,
+    body_bytes: u64,
+    pub(super) retries: u32,
+    pub(super) redirects: u32,
+}
+
+impl Figures {
+    pub(super) fn new() -> Figures {
+        let now = context::now();
+        Figures { begun: now, attempt: now, ..Figures::default() }
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        let Moments { begun, answered, opening } = &self.moments;
+        let opening = opening.as_deref().copied().unwrap_or_default();
+        Stats {
+            connection: *begun - self.attempt,
+            resolve: opening.resolve,
+            connect: opening.connect,
+            handshake: opening.handshake,
+            first_byte: *answered - *begun,
+            total: self.taken.unwrap_or(*answered) - self.begun,
+            body_bytes: self.body_bytes,
+            retries: self.retries as usize,
+            redirects: self.redirects as usize,
+        }
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.body_bytes += bytes as u64;
+        self.taken = context::now_if_any().or(self.taken);
+    }
 }
 
 impl fmt::Debug for Response {
@@ -63,11 +116,11 @@ impl Response {
         url: Rc<Url>,
         most: usize,
         due: Option<Instant>,
-        stats: Stats,
+        figures: Figures,
     ) -> Response {
         let source = std::mem::replace(&mut answer.body, AnswerBody::Empty);
         let due = due.map(|due| Box::new(sleep(due - highwire_engine::context::now())));
-        Response { answer, headers: OnceCell::new(), body: Body { source, due, url }, most, stats }
+        Response { answer, headers: OnceCell::new(), body: Body { source, due, url, figures }, most }
     }
 
     /// Returns the status.
@@ -134,9 +187,9 @@ impl Response {
         self.header("content-length")?.parse().ok()
     }
 
-    /// Returns the figures of the request.
+    /// Returns the figures of the request so far. [`collect`](Self::collect) leaves them complete.
     pub fn stats(&self) -> Stats {
-        self.stats
+        self.body.stats()
     }
 
     /// Returns the response as an error if its status is 4xx or 5xx.
@@ -157,6 +210,14 @@ impl Response {
     /// # Errors
     /// Returns an error if the body is longer, or is not received completely.
     pub async fn bytes(mut self) -> Result<Bytes, Error> {
+        self.collect().await
+    }
+
+    /// Returns the whole body, as [`bytes`](Self::bytes) does, and leaves the response for its trailers and figures.
+    ///
+    /// # Errors
+    /// As [`bytes`](Self::bytes).
+    pub async fn collect(&mut self) -> Result<Bytes, Error> {
         let is_long = matches!(self.body.source, AnswerBody::Parts(_))
             && self.content_length().is_some_and(|announced| announced > self.most as u64);
         let (most, body) = (self.most, &mut self.body);
@@ -166,7 +227,9 @@ impl Response {
             AnswerBody::Parts(_) if !is_long => poll_fn(|cx| body.poll_whole(most, cx)).await,
             AnswerBody::Whole(_) | AnswerBody::Parts(_) => Err(Kind::TooLarge(most)),
         };
-        whole.map_err(|kind| Error::new(kind, Some(&body.url)))
+        let whole = whole.map_err(|kind| Error::new(kind, Some(&body.url)))?;
+        body.figures.take(whole.len());
+        Ok(whole)
     }
 
     /// Returns the whole body as text. Bytes that are not UTF-8 become U+FFFD.
@@ -174,11 +237,7 @@ impl Response {
     /// # Errors
     /// As [`bytes`](Self::bytes).
     pub async fn text(self) -> Result<String, Error> {
-        let bytes = self.bytes().await?;
-        Ok(match String::from_utf8(bytes.into()) {
-            Ok(text) => text,
-            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
-        })
+        Ok(text(self.bytes().await?))
     }
 
     /// Returns the whole body as a value in JSON.
@@ -186,11 +245,16 @@ impl Response {
     /// # Errors
     /// Returns an error as [`bytes`](Self::bytes) does, or if the body is not JSON or does not fit the type.
     #[cfg(feature = "json")]
-    pub async fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, Error> {
-        let url = self.body.url.clone();
-        let bytes = self.bytes().await?;
-        serde_json::from_slice(&bytes).map_err(|error| {
-            Error::new(Kind::Decode(format!("the response's body does not fit the type: {error}")), Some(&url))
+    pub async fn json<T: serde::de::DeserializeOwned>(mut self) -> Result<T, Error> {
+        let body = self.collect().await?;
+        self.decode_json(&body)
+    }
+
+    #[cfg(feature = "json")]
+    pub(super) fn decode_json<T: serde::de::DeserializeOwned>(&self, body: &[u8]) -> Result<T, Error> {
+        serde_json::from_slice(body).map_err(|error| {
+            let text = format!("the response's body does not fit the type: {error}");
+            Error::new(Kind::Decode(text), Some(&self.body.url))
         })
     }
 
@@ -225,6 +289,11 @@ impl Response {
         &self.body.url
     }
 
+    /// Returns the figures, for those of a request that follows.
+    pub(super) fn into_figures(self) -> Figures {
+        self.body.figures
+    }
+
     /// Replaces the body with what a transform makes of it.
     #[cfg(feature = "compress")]
     pub(super) fn transform_by(&mut self, transform: Box<dyn highwire_engine::body::Transform>) {
@@ -246,12 +315,21 @@ impl Response {
     }
 }
 
+/// Returns a body as text. Bytes that are not UTF-8 become U+FFFD.
+pub(super) fn text(body: Bytes) -> String {
+    match String::from_utf8(body.into()) {
+        Ok(text) => text,
+        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+    }
+}
+
 /// The body of a [`Response`]: a stream of parts.
 pub struct Body {
     source: AnswerBody,
     /// The end of the time for the whole request.
     due: Option<Box<Sleep>>,
     url: Rc<Url>,
+    figures: Figures,
 }
 
 impl fmt::Debug for Body {
@@ -272,6 +350,11 @@ impl Body {
     /// Returns the trailers. There are none before the end of the body.
     pub fn trailers(&self) -> Vec<(HeaderName, HeaderValue)> {
         if let AnswerBody::Parts(body) = &self.source { body.trailers() } else { Vec::new() }
+    }
+
+    /// Returns the figures of the request so far.
+    pub fn stats(&self) -> Stats {
+        self.figures.stats()
     }
 
     /// Drops the rest of the body, with its trailers.
@@ -296,12 +379,16 @@ impl Body {
             AnswerBody::Whole(bytes) => {
                 let bytes = std::mem::take(bytes);
                 self.source = AnswerBody::Empty;
+                self.figures.take(bytes.len());
                 return Poll::Ready((!bytes.is_empty()).then_some(Ok(bytes)));
             }
             AnswerBody::Parts(body) => Pin::new(body).poll_next(cx),
         };
         if part.is_pending() && self.is_late(cx) {
             return Poll::Ready(Some(Err(Error::new(Kind::TimedOut, Some(&self.url)))));
+        }
+        if let Poll::Ready(part) = &part {
+            self.figures.take(part.as_ref().map_or(0, |part| part.as_ref().map_or(0, Bytes::len)));
         }
         part.map_err(|error: BodyError| Error::new(Kind::Body(error), Some(&self.url)))
     }

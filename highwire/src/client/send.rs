@@ -5,7 +5,7 @@ use super::connect::Place;
 use super::error::{Error, Kind};
 use super::redirect;
 use super::request::{OnInterim, Request};
-use super::response::{Response, Stats};
+use super::response::{Figures, Response};
 use super::url::Url;
 use super::{Client, Running};
 use crate::{HeaderValue, Method, StatusCode};
@@ -30,30 +30,31 @@ const CONTINUE: Duration = Duration::from_secs(1);
 impl Client {
     /// Sends a request, and follows redirects.
     pub(super) async fn follow(&self, request: &mut Request, running: &Running) -> Result<Response, Error> {
-        let mut stats = Stats::default();
+        let mut figures = Figures::new();
         loop {
             #[cfg(feature = "cookie-jar")]
             if let Some(jar) = &self.settings.cookies {
                 let has_own = request.header(&header::COOKIE).is_some();
                 request.cookies = if has_own { None } else { jar.cookies(&request.url) };
             }
-            let answer = self.send(request, &mut stats).await.map_err(|error| match error {
+            let answer = self.send(request, &mut figures).await.map_err(|error| match error {
                 Attempt::Error(error) => error,
                 Attempt::Failure(failure) => Error::new(Kind::Failure(failure), Some(&request.url)),
             })?;
-            let max = self.settings.max_body_bytes;
+            let (max, redirects) = (self.settings.max_body_bytes, figures.redirects as usize);
             #[cfg_attr(not(feature = "compress"), expect(unused_mut, reason = "only decoding changes the response"))]
-            let mut response = Response::new(answer, request.url.clone(), max, running.due, stats);
+            let mut response = Response::new(answer, request.url.clone(), max, running.due, figures);
             #[cfg(feature = "cookie-jar")]
             if let Some(jar) = &self.settings.cookies {
                 jar.keep_all(&response.all("set-cookie"), &request.url);
             }
             let location = response.header("location");
             let status = response.status();
-            if let Some(next) = self.settings.redirects.next(request, status, location, stats.redirects)?
+            if let Some(next) = self.settings.redirects.next(request, status, location, redirects)?
                 && redirect::follow(request, status, next)
             {
-                stats.redirects += 1;
+                figures = response.into_figures();
+                figures.redirects += 1;
                 continue;
             }
             #[cfg(feature = "compress")]
@@ -64,13 +65,13 @@ impl Client {
         }
     }
 
-    /// Sends a request of the engine's own kind to the origin of a URL, once. Returns the response and the figures; or the
+    /// Sends a request of the engine's own kind to the origin of a URL, once. Returns the response, or the
     /// reason why there is none and the request, whose body in parts is missing if a connection has begun to send it.
     pub(crate) async fn send_to(
         &self,
         url: &Rc<Url>,
         mut request: engine::Request,
-    ) -> Result<(Box<Answer>, Stats), (Failure, Option<engine::Request>)> {
+    ) -> Result<Box<Answer>, (Failure, Option<engine::Request>)> {
         let here = self.here();
         let place = match here.place(url, &self.settings) {
             Ok(place) => place,
@@ -82,25 +83,24 @@ impl Client {
             request.target = format!("{}{}", url.origin(), request.target);
             request.fields.extend(via.authorization().map(|value| (header::PROXY_AUTHORIZATION, value)));
         }
-        let begun = context::now();
         let mut asked = place.origin.send(request);
         match self.wait(&mut asked, None, None).await {
-            Ok(answer) => {
-                let (sent, headed) = asked.moments();
-                let stats = Stats { connection: sent - begun, first_byte: headed - sent, ..Stats::default() };
-                Ok((answer, stats))
-            }
+            Ok(answer) => Ok(answer),
             Err(failure) => Err((failure, asked.into_request())),
         }
     }
 
     /// Sends a request, again after lost connections if that is safe.
-    async fn send(&self, request: &mut Request, stats: &mut Stats) -> Result<Box<Answer>, Attempt> {
+    async fn send(&self, request: &mut Request, figures: &mut Figures) -> Result<Box<Answer>, Attempt> {
         #[cfg(feature = "tower")]
         if let Some(app) = &self.settings.app {
             let content = take_body(request).into_content();
             request.has_sent_stream |= matches!(content, Content::Stream(_));
-            return Ok(Box::pin(super::within::send(app, request, content)).await?);
+            figures.attempt = context::now();
+            figures.moments.begun = figures.attempt;
+            let answer = Box::pin(super::within::send(app, request, content)).await?;
+            figures.moments.answered = context::now();
+            return Ok(answer);
         }
         let here = self.here();
         let is_idempotent = is_idempotent(&request.method);
@@ -110,14 +110,13 @@ impl Client {
         let mut attempts = 0;
         loop {
             let has_stream = matches!(ready.content, Content::Stream(_));
-            let begun = context::now();
+            figures.attempt = context::now();
             let mut asked = place.origin.send(ready);
             let result = self.wait(&mut asked, request.on_interim.as_ref(), gate.as_ref()).await;
             let failure = match result {
                 Ok(answer) => {
                     request.has_sent_stream |= has_stream;
-                    let (sent, headed) = asked.moments();
-                    (stats.connection, stats.first_byte) = (sent - begun, headed - sent);
+                    figures.moments = asked.moments();
                     return Ok(answer);
                 }
                 Err(failure) => failure,
@@ -131,7 +130,7 @@ impl Client {
             }
             tracing::debug!(url = ?request.url, %failure, "a request is sent again");
             attempts += 1;
-            stats.retries += 1;
+            figures.retries += 1;
             ready = again;
         }
     }

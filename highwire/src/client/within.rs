@@ -51,7 +51,7 @@ impl ClientBuilder {
     /// or on `Config::workers`, until the last clone of the client is dropped. The URLs may be paths.
     ///
     /// The settings of connections, proxies, TLS and further attempts have no effect; all others apply. Interim responses
-    /// are dropped, `Upgrade` and CONNECT fail, [`Stats`](super::Stats) has no times, and the handler's
+    /// are dropped, `Upgrade` and CONNECT fail, and the handler's
     /// [`Peer`](crate::Peer) is 0.0.0.0. In the handlers of an app under [`testing::Client`](crate::testing::Client), set no
     /// time limit: the virtual clock jumps over it while this app works in real time.
     pub fn to(mut self, app: App) -> ClientBuilder {

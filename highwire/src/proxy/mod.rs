@@ -239,7 +239,7 @@ impl Shared {
             let had_stream = matches!(content, Content::Stream(_));
             let request = self.request(&incoming, &chosen, &target, std::mem::replace(&mut content, empty()));
             let failure = match client.send_to(chosen.url(), request).await {
-                Ok((answer, _)) => {
+                Ok(answer) => {
                     chosen.answered();
                     return relay::response(*answer, &incoming, chosen);
                 }

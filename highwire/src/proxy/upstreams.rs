@@ -335,7 +335,7 @@ async fn watch(upstream: Weak<Upstream>, client: Client, check: HealthCheck) {
         let request = Request::new(Method::GET, scheme, url.authority().into(), check.path.clone());
         let result = timeout(check.timeout, client.send_to(&url, request)).await;
         let is_good = match result {
-            Ok(Ok((answer, _))) => (200..400).contains(&answer.head.status),
+            Ok(Ok(answer)) => (200..400).contains(&answer.head.status),
             Ok(Err(_)) | Err(_) => false,
         };
         match upstream.upgrade() {
