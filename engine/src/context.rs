@@ -1,6 +1,7 @@
 //! The context of a worker's thread for tasks and handlers: clock, timers, spawned tasks.
 
 use super::connect::Attempt;
+use super::memory::Kept;
 use super::promise::Asked;
 use super::shared::Shared;
 use crate::quiet;
@@ -35,6 +36,8 @@ pub(crate) struct Context {
     locals: RefCell<Vec<Local>>,
     /// True if the future of [`Worker::block_on`](crate::Worker::block_on) must be polled.
     root_woken: Cell<bool>,
+    /// The memory of bodies that the worker keeps for others.
+    kept: RefCell<Kept>,
     /// True if the worker serves many connections, and not one after the other.
     serves_many: bool,
 }
@@ -166,6 +169,7 @@ impl Context {
             inbox,
             now: Cell::new(Instant::default()),
             unix_offset: Cell::default(),
+            kept: RefCell::new(Kept::new(shared.budget.limit())),
             shared,
             timers: RefCell::default(),
             tasks: RefCell::default(),
@@ -186,6 +190,14 @@ impl Context {
     /// Returns the time of day, in nanoseconds since 1970.
     pub(crate) fn unix_nanoseconds(&self) -> u64 {
         self.now.get().nanoseconds.saturating_add(self.unix_offset.get())
+    }
+
+    /// Frees the memory of bodies that has not been used for a time.
+    pub(crate) fn let_go_of_memory(&self) {
+        let due = self.kept.borrow_mut().let_go(self.now.get());
+        if let Some(due) = due {
+            self.wake_at(due, Waker::noop().clone());
+        }
     }
 
     /// Returns the moment of the next timer.
@@ -381,6 +393,12 @@ pub fn now() -> Instant {
 /// Returns the time by the worker's clock, or `None` if no worker runs on this thread.
 pub fn now_if_any() -> Option<Instant> {
     CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.now.get())).ok().flatten()
+}
+
+/// Passes the memory that the current worker keeps, and the time, to a closure. Returns `None` if no worker runs on this thread.
+pub(crate) fn kept<T>(use_it: impl FnOnce(&mut Kept, Instant) -> T) -> Option<T> {
+    let context = CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()?;
+    Some(use_it(&mut context.kept.borrow_mut(), context.now.get()))
 }
 
 /// Returns true if a worker runs on this thread that serves many connections at the same time. Only there it pays to

@@ -32,6 +32,7 @@ pub mod client;
 pub mod connect;
 pub mod context;
 pub mod file_part;
+pub mod memory;
 pub mod quiet;
 pub mod raw;
 pub mod reply;

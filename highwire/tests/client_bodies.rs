@@ -4,7 +4,7 @@
 mod served;
 
 use bytes::Bytes;
-use highwire::client::{Client, Error, block_on};
+use highwire::client::{Bounds, Client, Error, block_on};
 use highwire::server::Engine;
 use highwire::{App, Path, State};
 use served::{serve, stop};
@@ -98,4 +98,79 @@ fn long_bodies_that_end_early_or_are_dropped() {
         Ok::<_, Error>(())
     });
     asked.expect("a worker").expect("responses");
+}
+
+/// After a long body, a connection receives the next head alone. Here each kind of response follows one, on one connection.
+#[test]
+fn every_kind_of_response_can_follow_a_long_body() {
+    const LENGTH: usize = 600_000;
+    async fn check(client: &Client, url: &str) -> Result<(), Error> {
+        let long = || client.get(&format!("{url}/bytes/{LENGTH}")).send();
+        for kind in 0..9 {
+            let whole = long().await?.bytes().await?;
+            assert_eq!(whole.len(), LENGTH, "before {kind}");
+            match kind {
+                0 => assert_eq!(client.get(&format!("{url}/bytes/5")).send().await?.text().await?, "xxxxx"),
+                1 => assert_eq!(client.get(&format!("{url}/bytes/0")).send().await?.text().await?, ""),
+                2 => {
+                    let mut response = long().await?;
+                    let mut count = 0;
+                    while let Some(part) = response.next().await {
+                        count += part?.len();
+                    }
+                    assert_eq!(count, LENGTH);
+                }
+                3 => {
+                    let response = long().await?;
+                    highwire::time::sleep(Duration::from_millis(20)).await;
+                    assert_eq!(response.bytes().await?.len(), LENGTH);
+                }
+                4 => drop(long().await?),
+                5 => {
+                    let mut response = long().await?;
+                    let first = response.next().await.expect("a part")?;
+                    assert_eq!(first.len() + response.bytes().await?.len(), LENGTH);
+                }
+                6 => highwire::time::sleep(Duration::from_millis(20)).await,
+                7 => {
+                    let late = client.get(&format!("{url}/late")).timeout(Duration::from_millis(10)).send().await;
+                    assert!(late.expect_err("a timeout").is_timeout());
+                }
+                _ => {
+                    let parts = client.get(&format!("{url}/parts")).send().await?.bytes().await?;
+                    assert_eq!(parts.len(), LENGTH);
+                }
+            }
+        }
+        Ok(())
+    }
+    for engine in [Engine::Uring, Engine::Readiness] {
+        let bounds = Bounds { connections: 1, ..Bounds::default() };
+        let client = Client::builder().bounds(bounds).retries(0).build().expect("a client");
+        let app = App::new()
+            .get("/bytes/{length}", |Path(length): Path<usize>| "x".repeat(length))
+            .get("/late", async || highwire::time::sleep(Duration::from_millis(100)).await)
+            .get("/parts", || {
+                let (mut sender, receiver) = highwire::body::channel();
+                highwire::spawn(async move {
+                    for _ in 0..LENGTH / 10_000 {
+                        sender.send("y".repeat(10_000)).await.expect("the body is wanted");
+                    }
+                    sender.finish();
+                });
+                highwire::Response::stream(receiver)
+            })
+            .get("/check", async |State(state): State<(Client, Url)>| {
+                let (client, url) = &*state;
+                let checked = check(client, url.get().expect("the address")).await;
+                checked.map_or_else(|error| error.to_string(), |()| "passed".to_string())
+            })
+            .configure(move |config| config.engine = engine);
+        let url = Url::default();
+        let (handle, address) = serve(app.state((client, url.clone())));
+        url.set(address.clone()).expect("set once");
+        let checked = block_on(async { Client::new().get(&format!("{address}/check")).send().await?.text().await });
+        assert_eq!(checked.expect("a worker").expect("a response"), "passed", "{engine:?}");
+        stop([handle]);
+    }
 }

@@ -1,8 +1,16 @@
 //! The buffers of bodies that are taken as a whole. The driver receives straight into them.
 
+use crate::memory;
+
 /// The number of bytes of a body that must have come before a buffer is lent for the rest. A peer that announces a long
 /// body and sends little then costs little.
 const LENT_AFTER: usize = 64 * 1024;
+
+/// The same while receiving is paused, because then no receive in progress has to be cancelled.
+const LENT_AFTER_PAUSED: usize = 8 * 1024;
+
+/// The most bytes that are received at once, as a multiple of those that have come.
+const LENT_GROWTH: usize = 8;
 
 /// The most bytes that are received into a lent buffer at once, so that other connections have their turn.
 const LENT_ROOM: usize = 256 * 1024;
@@ -11,18 +19,31 @@ const LENT_ROOM: usize = 256 * 1024;
 /// what is reserved and not received costs addresses only.
 const LENT_AHEAD: usize = 4 * 1024 * 1024;
 
-/// Takes a body's buffer, to receive into it, if the body has begun to come. `left` is the number of missing bytes.
-/// Returns the buffer, and for how many bytes it has room.
-pub(crate) fn lend(buffer: &mut Vec<u8>, left: u64) -> Option<(Vec<u8>, usize)> {
-    if buffer.len() < LENT_AFTER {
+/// Takes a body's buffer, to receive into it, if the body has begun to come. `left` is the number of missing bytes,
+/// and `is_paused` tells whether receiving is paused. Returns the buffer, and for how many bytes it has room.
+pub(crate) fn lend(buffer: &mut Vec<u8>, left: u64, is_paused: bool) -> Option<(Vec<u8>, usize)> {
+    if buffer.len() < if is_paused { LENT_AFTER_PAUSED } else { LENT_AFTER } {
         return None;
     }
     let left = usize::try_from(left).unwrap_or(usize::MAX);
-    let room = left.min(LENT_ROOM);
+    let room = left.min(LENT_ROOM).min(buffer.len() * LENT_GROWTH);
     if buffer.capacity() - buffer.len() < room {
-        buffer.reserve_exact(left.min(buffer.len().max(LENT_AHEAD)));
+        reserve(buffer, left.min(buffer.len().max(LENT_AHEAD)));
     }
     Some((std::mem::take(buffer), room))
+}
+
+/// Reserves at least `more` bytes, if possible in memory of an earlier body.
+fn reserve(buffer: &mut Vec<u8>, more: usize) {
+    let wanted = buffer.len() + more;
+    // A buffer that is much longer would hold memory that is not counted.
+    match memory::take(wanted..=wanted + wanted / 2) {
+        Some(mut kept) => {
+            kept.extend_from_slice(buffer);
+            memory::keep(std::mem::replace(buffer, kept));
+        }
+        None => buffer.reserve_exact(more),
+    }
 }
 
 /// Returns how many bytes a body's buffer costs. Of its unused memory, only as much counts as is soon used.

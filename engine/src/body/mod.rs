@@ -9,7 +9,7 @@ pub use crate::error::BoxError;
 pub use channel::{CHANNEL_BYTES, PeerGone, Receiver, Sender, channel};
 pub(crate) use lent::{cost, lend};
 pub use produced::{BodyStream, Part, Source};
-pub use received::{Body, BodyQueue};
+pub use received::{Body, BodyQueue, Whole};
 pub(crate) use received::{PART_BYTES, Parts};
 
 use bytes::Bytes;

@@ -2,6 +2,7 @@
 
 use super::{BodyError, Pulled, Transform, cost, lend};
 use crate::exchange::INCOMING_BYTES;
+use crate::memory;
 use crate::queue::Queue;
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
@@ -76,7 +77,7 @@ impl Parts {
 
 /// A body whose reader takes it as a whole.
 #[derive(Debug)]
-struct Whole {
+struct Joined {
     bytes: Vec<u8>,
     /// The number of bytes that the reader accepts.
     limit: usize,
@@ -90,7 +91,7 @@ struct Whole {
 pub struct BodyQueue {
     parts: Parts,
     /// The body so far, if the reader takes it as a whole. Then there are no parts.
-    whole: Option<Box<Whole>>,
+    whole: Option<Box<Joined>>,
     /// The number of bytes in `parts`.
     pub(crate) bytes: usize,
     /// The number of bytes that the queue costs: `bytes`, [`PART_BYTES`] for each part, and the trailers.
@@ -102,6 +103,8 @@ pub struct BodyQueue {
     connection: Option<Waker>,
     /// True if the connection must be woken when the reader takes a part, for example because the queue was full.
     pub(crate) paused: bool,
+    /// True if no more bytes are wanted before the reader asks for the body, because it may want the body as a whole.
+    awaits_reader: bool,
     /// True if the reader has dropped the body.
     pub(crate) abandoned: bool,
 }
@@ -154,6 +157,19 @@ impl BodyQueue {
         self.wake();
     }
 
+    /// Counts as full until the reader asks for the body, so that it can be lent from its beginning if it is taken as a
+    /// whole.
+    pub(crate) fn await_reader(&mut self) {
+        self.awaits_reader = true;
+    }
+
+    /// Records that the reader asks for the body.
+    fn ask(&mut self) {
+        if std::mem::take(&mut self.awaits_reader) && self.paused {
+            self.connection.iter().for_each(Waker::wake_by_ref);
+        }
+    }
+
     /// Joins the bytes from now on, because the reader takes the body as a whole. Wakes the connection if it waits for the
     /// reader to take a part.
     fn join(&mut self, limit: usize) {
@@ -165,17 +181,17 @@ impl BodyQueue {
             bytes.extend_from_slice(&part);
         }
         (self.bytes, self.held) = (0, self.trailers_held() + cost(&bytes));
-        self.whole = Some(Box::new(Whole { bytes, limit, lent: 0 }));
+        self.whole = Some(Box::new(Joined { bytes, limit, lent: 0 }));
         if self.paused {
             self.connection.iter().for_each(Waker::wake_by_ref);
         }
     }
 
     /// Lends the buffer of a body that the reader takes as a whole; see [`Incoming::lend`](crate::exchange::Incoming).
-    pub(crate) fn lend(&mut self, left: u64) -> Option<(Vec<u8>, usize)> {
+    pub(crate) fn lend(&mut self, left: u64, is_paused: bool) -> Option<(Vec<u8>, usize)> {
         let whole = self.whole.as_mut()?;
         let before = cost(&whole.bytes);
-        let (buffer, room) = lend(&mut whole.bytes, left)?;
+        let (buffer, room) = lend(&mut whole.bytes, left, is_paused)?;
         self.held = self.held - before + buffer.len() + room;
         whole.lent = buffer.len() + room;
         Some((buffer, room))
@@ -199,7 +215,7 @@ impl BodyQueue {
     /// Returns true if at least `most` bytes wait for the reader, or more than it accepts.
     pub(crate) fn is_full(&self, most: usize) -> bool {
         match &self.whole {
-            None => self.held >= most,
+            None => self.held >= most || (self.awaits_reader && !self.abandoned),
             Some(whole) => whole.bytes.len() > whole.limit,
         }
     }
@@ -207,7 +223,7 @@ impl BodyQueue {
     /// Returns the number of bytes that the peer may not send again. A body that is taken as a whole has none, unless it has
     /// more bytes than its reader accepts.
     pub(crate) fn untaken(&self) -> usize {
-        let is_over = |whole: &Whole| if whole.bytes.len() > whole.limit { whole.bytes.len() } else { 0 };
+        let is_over = |whole: &Joined| if whole.bytes.len() > whole.limit { whole.bytes.len() } else { 0 };
         self.whole.as_deref().map_or(self.bytes, is_over)
     }
 
@@ -286,18 +302,19 @@ impl Body {
     ///
     /// # Errors
     /// As [`collect`](Self::collect).
-    pub fn poll_whole(&mut self, limit: usize, cx: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
+    pub fn poll_whole(&mut self, limit: usize, cx: &mut Context<'_>) -> Poll<Result<Whole, BodyError>> {
         if self.transforming.is_some() || self.transformed.is_some() {
             return self.poll_whole_transformed(limit, cx);
         }
         let mut incoming = self.incoming.borrow_mut();
         let incoming = &mut *incoming;
+        incoming.ask();
         if incoming.whole.is_none()
             && incoming.end == Some(Ok(()))
             && let Some(only) = incoming.parts.pop_only()
         {
             (incoming.bytes, incoming.held) = (0, incoming.trailers_held());
-            return Poll::Ready(if only.len() > limit { Err(BodyError::TooLarge) } else { Ok(only) });
+            return Poll::Ready(if only.len() > limit { Err(BodyError::TooLarge) } else { Ok(Whole::Bytes(only)) });
         }
         incoming.join(limit);
         let Some(whole) = &mut incoming.whole else { return Poll::Pending };
@@ -308,7 +325,7 @@ impl Body {
             Some(Ok(())) => {
                 let bytes = std::mem::take(&mut whole.bytes);
                 incoming.held = incoming.trailers_held();
-                Poll::Ready(Ok(bytes.into()))
+                Poll::Ready(Ok(Whole::Buffer(bytes)))
             }
             Some(Err(error)) => Poll::Ready(Err(error)),
             None => {
@@ -318,14 +335,14 @@ impl Body {
         }
     }
 
-    fn poll_whole_transformed(&mut self, limit: usize, cx: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
+    fn poll_whole_transformed(&mut self, limit: usize, cx: &mut Context<'_>) -> Poll<Result<Whole, BodyError>> {
         loop {
             let part = match self.poll_part(cx) {
                 Poll::Ready(part) => part.transpose()?,
                 Poll::Pending => return Poll::Pending,
             };
             let whole = self.transformed.get_or_insert_default();
-            let Some(part) = part else { return Poll::Ready(Ok(std::mem::take(&mut **whole).into())) };
+            let Some(part) = part else { return Poll::Ready(Ok(Whole::Buffer(std::mem::take(whole)))) };
             if whole.len() + part.len() > limit {
                 return Poll::Ready(Err(BodyError::TooLarge));
             }
@@ -385,9 +402,51 @@ impl Body {
     }
 }
 
+/// A body that was received as a whole.
+pub enum Whole {
+    /// Bytes that others may share.
+    Bytes(Bytes),
+    /// A buffer of its own.
+    Buffer(Vec<u8>),
+}
+
+impl Whole {
+    /// Returns the number of bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Whole::Bytes(bytes) => bytes.len(),
+            Whole::Buffer(buffer) => buffer.len(),
+        }
+    }
+
+    /// Returns true if there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl From<Whole> for Bytes {
+    fn from(whole: Whole) -> Bytes {
+        match whole {
+            Whole::Bytes(bytes) => bytes,
+            Whole::Buffer(buffer) => memory::share(buffer),
+        }
+    }
+}
+
+impl From<Whole> for Vec<u8> {
+    fn from(whole: Whole) -> Vec<u8> {
+        match whole {
+            Whole::Bytes(bytes) => bytes.into(),
+            Whole::Buffer(buffer) => buffer,
+        }
+    }
+}
+
 /// Polls for the next received part, before any transform.
 fn poll_received(incoming: &RefCell<BodyQueue>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
     let mut incoming = incoming.borrow_mut();
+    incoming.ask();
     if let Some(part) = incoming.parts.pop() {
         incoming.bytes -= part.len();
         incoming.held -= part.len() + PART_BYTES;

@@ -111,13 +111,13 @@ impl Incoming {
     /// Lends the buffer of a body that is taken as a whole, to receive up to `left` missing bytes into it. Returns the
     /// buffer, and how many bytes may be received. The buffer must be given to [`take_back`](Self::take_back) before
     /// [`receive`](Self::receive) is called.
-    pub(crate) fn lend(&mut self, left: u64) -> Option<(Vec<u8>, usize)> {
+    pub(crate) fn lend(&mut self, left: u64, is_paused: bool) -> Option<(Vec<u8>, usize)> {
         if let Some(whole) = &mut self.whole {
-            let (buffer, room) = lend(&mut whole.body, left)?;
+            let (buffer, room) = lend(&mut whole.body, left, is_paused)?;
             whole.lent = buffer.len() + room;
             return Some((buffer, room));
         }
-        self.parts.as_ref()?.borrow_mut().lend(left)
+        self.parts.as_ref()?.borrow_mut().lend(left, is_paused)
     }
 
     /// Returns true if a buffer is lent and its reader still waits for the body.
@@ -187,6 +187,11 @@ impl Incoming {
         let mut parts = parts.borrow_mut();
         parts.paused = parts.is_full(INCOMING_BYTES) && !parts.is_finished();
         parts.paused
+    }
+
+    /// Counts a body that is passed on in parts as full until its reader asks for it.
+    pub(crate) fn await_reader(&self) {
+        self.parts.iter().for_each(|parts| parts.borrow_mut().await_reader());
     }
 
     /// Returns the number of bytes that wait for the reader, 0 if it has dropped the body. Returns `None` if the body

@@ -423,6 +423,7 @@ impl<S: Service> Sink for WorkerState<S> {
         if self.last_tick != self.cx.tick {
             // Renders the date before any answer is sent, because the worker may have slept for long.
             self.last_tick = self.cx.tick;
+            self.cx.context.let_go_of_memory();
             self.cx.lines.refresh(self.cx.context.unix_nanoseconds() / NANOSECONDS);
             // These seconds count on the monotonic clock.
             crate::listen::look_at_files(&self.listener_setups, &self.cx.shared, now.nanoseconds / NANOSECONDS);

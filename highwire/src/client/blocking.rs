@@ -280,7 +280,7 @@ impl Response {
     /// # Errors
     /// As [`bytes`](Self::bytes).
     pub fn text(mut self) -> Result<String, Error> {
-        Ok(super::response::text(self.collect()?))
+        Ok(super::response::text(self.collect()?.into()))
     }
 
     /// See [`Response::json`](super::Response::json).

@@ -5,9 +5,9 @@ use super::url::Url;
 use crate::{HeaderMap, HeaderName, HeaderValue, RawStream, StatusCode};
 use bytes::Bytes;
 use futures_core::Stream;
-use highwire_engine::body::BodyError;
 #[cfg(feature = "compress")]
 use highwire_engine::body::BodyQueue;
+use highwire_engine::body::{BodyError, Whole};
 use highwire_engine::client::{Answer, AnswerBody, Moments};
 use highwire_engine::context;
 use highwire_engine::time::{Sleep, sleep};
@@ -218,12 +218,16 @@ impl Response {
     /// # Errors
     /// As [`bytes`](Self::bytes).
     pub async fn collect(&mut self) -> Result<Bytes, Error> {
+        self.whole().await.map(Bytes::from)
+    }
+
+    async fn whole(&mut self) -> Result<Whole, Error> {
         let is_long = matches!(self.body.source, AnswerBody::Parts(_))
             && self.content_length().is_some_and(|announced| announced > self.most as u64);
         let (most, body) = (self.most, &mut self.body);
         let whole = match &mut body.source {
-            AnswerBody::Empty | AnswerBody::Tunnel(_) => Ok(Bytes::new()),
-            AnswerBody::Whole(bytes) if bytes.len() <= most => Ok(std::mem::take(bytes)),
+            AnswerBody::Empty | AnswerBody::Tunnel(_) => Ok(Whole::Buffer(Vec::new())),
+            AnswerBody::Whole(bytes) if bytes.len() <= most => Ok(Whole::Bytes(std::mem::take(bytes))),
             AnswerBody::Parts(_) if !is_long => poll_fn(|cx| body.poll_whole(most, cx)).await,
             AnswerBody::Whole(_) | AnswerBody::Parts(_) => Err(Kind::TooLarge(most)),
         };
@@ -236,8 +240,8 @@ impl Response {
     ///
     /// # Errors
     /// As [`bytes`](Self::bytes).
-    pub async fn text(self) -> Result<String, Error> {
-        Ok(text(self.bytes().await?))
+    pub async fn text(mut self) -> Result<String, Error> {
+        Ok(text(self.whole().await?.into()))
     }
 
     /// Returns the whole body as a value in JSON.
@@ -316,8 +320,8 @@ impl Response {
 }
 
 /// Returns a body as text. Bytes that are not UTF-8 become U+FFFD.
-pub(super) fn text(body: Bytes) -> String {
-    match String::from_utf8(body.into()) {
+pub(super) fn text(body: Vec<u8>) -> String {
+    match String::from_utf8(body) {
         Ok(text) => text,
         Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
     }
@@ -394,8 +398,8 @@ impl Body {
     }
 
     /// Polls for the whole of a body that comes in parts.
-    fn poll_whole(&mut self, most: usize, cx: &mut Context<'_>) -> Poll<Result<Bytes, Kind>> {
-        let AnswerBody::Parts(body) = &mut self.source else { return Poll::Ready(Ok(Bytes::new())) };
+    fn poll_whole(&mut self, most: usize, cx: &mut Context<'_>) -> Poll<Result<Whole, Kind>> {
+        let AnswerBody::Parts(body) = &mut self.source else { return Poll::Ready(Ok(Whole::Buffer(Vec::new()))) };
         let whole = body.poll_whole(most, cx);
         if whole.is_pending() && self.is_late(cx) {
             return Poll::Ready(Err(Kind::TimedOut));

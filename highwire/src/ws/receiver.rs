@@ -7,7 +7,7 @@ use super::upgrade::Settings;
 use bytes::{Buf, Bytes, BytesMut};
 use highwire_engine::raw::{Ended, RawReader};
 use highwire_engine::time::{Sleep, sleep};
-use highwire_engine::{Spares, context};
+use highwire_engine::{Spares, context, memory};
 use highwire_io::Instant;
 use highwire_proto::ws::state::State;
 use highwire_proto::ws::{Event, Kind, code};
@@ -157,7 +157,7 @@ impl Receiving {
                     if !is_last {
                         continue;
                     }
-                    whole(kind, large::freeze(std::mem::take(message)))
+                    whole(kind, memory::share(std::mem::take(message)))
                 }
                 Ok(Part::Control(message)) => Ok(message),
                 Err(error) => Err(error),

@@ -54,6 +54,7 @@ impl Connection {
         let mut exchange = Exchange::boxed();
         exchange.ask(asking);
         self.exchange = Some(exchange);
+        self.receive_head_alone(out.queue);
         self.intake = Default::default();
         self.transport.phase = Phase::Fresh;
         self.send_content(content, worker, out);

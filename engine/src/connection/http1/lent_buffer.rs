@@ -13,11 +13,17 @@ use highwire_proto::Head;
 /// cost more than a copy.
 const LEAST_BYTES: u64 = 32 * 1024;
 
+/// The size in bytes of the buffer for the head of a response that is probably long. What follows the head is copied.
+const HEAD_BYTES: usize = 16 * 1024;
+
 impl Connection {
     /// Receives the next bytes into the memory of the body's reader, if the body is long and nothing stands against it.
     /// Returns true if such a receive is in progress.
     #[inline]
     pub(in crate::connection) fn lend_buffer(&mut self, queue: &mut Queue) -> bool {
+        if self.transport.awaits_head {
+            return true;
+        }
         if self.transport.has_lent_buffer {
             let is_wanted = self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.is_lent());
             // If the reader has dropped the body, the driver drops the buffer when receiving is resumed.
@@ -32,14 +38,37 @@ impl Connection {
         if !is_read || self.http2.is_some() || !self.may_read() || self.incoming_is_full() || self.is_tunnel() {
             return false;
         }
-        let left = self.http.exact_left();
-        let Some((buffer, room)) = self.exchange.as_mut().and_then(|exchange| exchange.incoming.lend(left)) else {
+        let (left, is_paused) = (self.http.exact_left(), self.transport.paused);
+        let lent = self.exchange.as_mut().and_then(|exchange| exchange.incoming.lend(left, is_paused));
+        let Some((buffer, room)) = lent else {
             return false;
         };
         // The driver pauses receiving when it gives the buffer back.
         (self.transport.has_lent_buffer, self.transport.paused) = (true, true);
+        self.transport.was_lent = true;
         queue.push(Op::ReceiveInto { socket: self.transport.id, buffer, room });
         true
+    }
+
+    /// Receives the response to the request that begins into a buffer, if the last one on this connection went to the memory
+    /// of its reader. Otherwise the driver would have received and copied much of a long response before its head is seen.
+    pub(in crate::connection) fn receive_head_alone(&mut self, queue: &mut Queue) {
+        if !std::mem::take(&mut self.transport.was_lent) || self.transport.is_secure || self.transport.ended {
+            return;
+        }
+        (self.transport.has_lent_buffer, self.transport.awaits_head, self.transport.paused) = (true, true, true);
+        let buffer = Vec::with_capacity(HEAD_BYTES);
+        queue.push(Op::ReceiveInto { socket: self.transport.id, buffer, room: HEAD_BYTES });
+    }
+
+    /// Receives no more of a long response while receiving is paused, until its reader asks for the body.
+    pub(in crate::connection) fn await_reader(&mut self) {
+        if self.transport.paused
+            && self.http.exact_left() >= LEAST_BYTES
+            && let Some(exchange) = &mut self.exchange
+        {
+            exchange.incoming.await_reader();
+        }
     }
 
     /// Takes back the buffer, because other bytes came before the driver has started to receive into it. Returns false if
@@ -55,6 +84,9 @@ impl Connection {
     /// Takes back the buffer of a receive that the driver has not started.
     pub(crate) fn take_back(&mut self, buffer: Vec<u8>) {
         (self.transport.has_lent_buffer, self.transport.paused) = (false, false);
+        if std::mem::take(&mut self.transport.awaits_head) {
+            return;
+        }
         if let Some(exchange) = &mut self.exchange {
             exchange.incoming.take_back(buffer);
         }
@@ -73,6 +105,11 @@ impl Connection {
         if self.transport.is_ending() {
             // The driver has paused receiving. The connection waits for the peer's end, or is gone.
             return queue.push(Op::ResumeRecv { socket: self.transport.id });
+        }
+        if std::mem::take(&mut self.transport.awaits_head) {
+            return self.with_out(worker, queue, |connection, worker, out| {
+                connection.received_plain(&buffer, worker, head, out);
+            });
         }
         self.with_out(worker, queue, |connection, worker, out| {
             connection.transport.work.begin(worker.turn, worker.allowance);

@@ -1,0 +1,154 @@
+//! The memory of long bodies and messages. A worker keeps it for a time for the next ones: allocators return blocks of
+//! this size to the system, and each page that the system gives again must be cleared and costs a page fault.
+
+use crate::context;
+use bytes::Bytes;
+use highwire_io::Instant;
+use std::ops::RangeInclusive;
+use std::task::Waker;
+use std::time::Duration;
+
+/// The most bytes that a worker keeps, and the part of the memory budget that it keeps at most.
+const KEPT_BYTES: usize = 64 * 1024 * 1024;
+const KEPT_PART: usize = 16;
+
+/// The time after which a worker frees what it keeps, if no body has used it.
+const KEPT_FOR: Duration = Duration::from_secs(1);
+
+/// The least capacity of a buffer that is kept. Allocators keep smaller blocks themselves.
+const LEAST_BYTES: usize = 64 * 1024;
+
+/// The unused memory that a worker keeps.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// The most bytes.
+    most: usize,
+    /// Empty buffers.
+    buffers: Vec<Vec<u8>>,
+    /// The sum of their capacities.
+    bytes: usize,
+    /// The moment at which a buffer was last taken or kept.
+    used: Instant,
+    /// The moment of the timer that frees the buffers.
+    timer: Instant,
+}
+
+impl Kept {
+    /// Creates a list without buffers, for a worker of a server with a memory budget of `budget` bytes.
+    pub(crate) fn new(budget: usize) -> Kept {
+        Kept { most: KEPT_BYTES.min(budget / KEPT_PART), ..Kept::default() }
+    }
+
+    fn take(&mut self, capacity: RangeInclusive<usize>, now: Instant) -> Option<Vec<u8>> {
+        let at = self.buffers.iter().rposition(|buffer| capacity.contains(&buffer.capacity()))?;
+        let buffer = self.buffers.swap_remove(at);
+        (self.bytes, self.used) = (self.bytes - buffer.capacity(), now);
+        Some(buffer)
+    }
+
+    /// Keeps the memory of a buffer, or frees it if there is no room.
+    fn keep(&mut self, mut buffer: Vec<u8>, now: Instant) {
+        if self.bytes + buffer.capacity() <= self.most {
+            buffer.clear();
+            (self.bytes, self.used) = (self.bytes + buffer.capacity(), now);
+            self.buffers.push(buffer);
+        }
+    }
+
+    /// Frees the buffers if they were not used for [`KEPT_FOR`]. Otherwise returns the moment for the next call, unless
+    /// one was returned that is still to come.
+    pub(crate) fn let_go(&mut self, now: Instant) -> Option<Instant> {
+        if self.buffers.is_empty() {
+            return None;
+        }
+        let due = self.used + KEPT_FOR;
+        if now >= due {
+            (self.buffers, self.bytes) = (Vec::new(), 0);
+            return None;
+        }
+        if self.timer > now {
+            return None;
+        }
+        self.timer = due;
+        Some(due)
+    }
+}
+
+/// Takes an empty buffer with a capacity in this range, if the current worker keeps one.
+pub fn take(capacity: RangeInclusive<usize>) -> Option<Vec<u8>> {
+    if *capacity.end() < LEAST_BYTES {
+        return None;
+    }
+    context::kept(|kept, now| kept.take(capacity, now)).flatten()
+}
+
+/// Lets the current worker keep the memory of a buffer.
+pub fn keep(buffer: Vec<u8>) {
+    if buffer.capacity() >= LEAST_BYTES && context::serves_many() {
+        let due = context::kept(|kept, now| {
+            kept.keep(buffer, now);
+            kept.let_go(now)
+        });
+        if let Some(due) = due.flatten() {
+            // It lets the worker run a turn, in which it looks at what it keeps.
+            context::wake_at(due, Waker::noop());
+        }
+    }
+}
+
+/// Returns the bytes of a buffer. The worker that drops the last reference to them keeps the memory, if it is large and at
+/// least half full.
+pub fn share(buffer: Vec<u8>) -> Bytes {
+    let is_full = buffer.capacity() / 2 <= buffer.len();
+    if is_full && buffer.capacity() >= LEAST_BYTES { Bytes::from_owner(Shared(buffer)) } else { buffer.into() }
+}
+
+/// A buffer that a worker keeps when it is dropped.
+struct Shared(Vec<u8>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        keep(std::mem::take(&mut self.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1024 * 1024;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::default() + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_buffer_is_taken_that_fits() {
+        let mut kept = Kept::new(usize::MAX);
+        [MIB, 4 * MIB, 2 * MIB].into_iter().for_each(|size| kept.keep(Vec::with_capacity(size), at(1)));
+        assert_eq!(kept.take(MIB + 1..=2 * MIB - 1, at(1)), None);
+        assert_eq!(kept.take(4 * MIB + 1..=9 * MIB, at(1)), None);
+        assert_eq!(kept.take(3 * MIB..=5 * MIB, at(1)).map(|buffer| buffer.capacity()), Some(4 * MIB));
+        assert_eq!(kept.take(3 * MIB..=5 * MIB, at(1)), None);
+        assert_eq!((kept.buffers.len(), kept.bytes), (2, 3 * MIB));
+    }
+
+    #[test]
+    fn kept_memory_is_bounded_and_freed_when_unused() {
+        let mut kept = Kept::new(usize::MAX);
+        (0..100).for_each(|_| kept.keep(Vec::with_capacity(MIB), at(10)));
+        assert_eq!(kept.bytes, KEPT_BYTES);
+        assert_eq!(kept.let_go(at(10)), Some(at(11)));
+        assert_eq!(kept.let_go(at(10)), None, "there is a timer");
+        assert!(kept.take(MIB..=MIB, at(11)).is_some());
+        assert_eq!(kept.let_go(at(11)), Some(at(12)), "a buffer was used at 11");
+        assert_eq!(kept.let_go(at(12)), None);
+        assert_eq!((kept.buffers.len(), kept.bytes), (0, 0));
+    }
+}
