@@ -194,10 +194,12 @@ impl Context {
 
     /// Frees the memory of bodies that has not been used for a time.
     pub(crate) fn let_go_of_memory(&self) {
-        let due = self.kept.borrow_mut().let_go(self.now.get());
-        if let Some(due) = due {
-            self.wake_at(due, Waker::noop().clone());
-        }
+        self.kept.borrow_mut().let_go(self.now.get());
+    }
+
+    /// Returns the moment for the next call of [`let_go_of_memory`](Self::let_go_of_memory).
+    pub(crate) fn memory_due(&self) -> Option<Instant> {
+        self.kept.borrow().due()
     }
 
     /// Returns the moment of the next timer.

@@ -5,7 +5,6 @@ use crate::context;
 use bytes::Bytes;
 use highwire_io::Instant;
 use std::ops::RangeInclusive;
-use std::task::Waker;
 use std::time::Duration;
 
 /// The most bytes that a worker keeps, and the part of the memory budget that it keeps at most.
@@ -29,12 +28,10 @@ pub(crate) struct Kept {
     bytes: usize,
     /// The moment at which a buffer was last taken or kept.
     used: Instant,
-    /// The moment of the timer that frees the buffers.
-    timer: Instant,
 }
 
 impl Kept {
-    /// Creates a list without buffers, for a worker of a server with a memory budget of `budget` bytes.
+    /// Creates a list without buffers, for a worker whose part of the memory budget is `budget` bytes.
     pub(crate) fn new(budget: usize) -> Kept {
         Kept { most: KEPT_BYTES.min(budget / KEPT_PART), ..Kept::default() }
     }
@@ -55,22 +52,16 @@ impl Kept {
         }
     }
 
-    /// Frees the buffers if they were not used for [`KEPT_FOR`]. Otherwise returns the moment for the next call, unless
-    /// one was returned that is still to come.
-    pub(crate) fn let_go(&mut self, now: Instant) -> Option<Instant> {
-        if self.buffers.is_empty() {
-            return None;
-        }
-        let due = self.used + KEPT_FOR;
-        if now >= due {
+    /// Returns the moment at which the buffers are freed if none is used before; `None` if there are none.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        (!self.buffers.is_empty()).then(|| self.used + KEPT_FOR)
+    }
+
+    /// Frees the buffers if they are [due](Self::due).
+    pub(crate) fn let_go(&mut self, now: Instant) {
+        if self.due().is_some_and(|due| now >= due) {
             (self.buffers, self.bytes) = (Vec::new(), 0);
-            return None;
         }
-        if self.timer > now {
-            return None;
-        }
-        self.timer = due;
-        Some(due)
     }
 }
 
@@ -85,14 +76,7 @@ pub fn take(capacity: RangeInclusive<usize>) -> Option<Vec<u8>> {
 /// Lets the current worker keep the memory of a buffer.
 pub fn keep(buffer: Vec<u8>) {
     if buffer.capacity() >= LEAST_BYTES && context::serves_many() {
-        let due = context::kept(|kept, now| {
-            kept.keep(buffer, now);
-            kept.let_go(now)
-        });
-        if let Some(due) = due.flatten() {
-            // It lets the worker run a turn, in which it looks at what it keeps.
-            context::wake_at(due, Waker::noop());
-        }
+        context::kept(|kept, now| kept.keep(buffer, now));
     }
 }
 
@@ -144,11 +128,12 @@ mod tests {
         let mut kept = Kept::new(usize::MAX);
         (0..100).for_each(|_| kept.keep(Vec::with_capacity(MIB), at(10)));
         assert_eq!(kept.bytes, KEPT_BYTES);
-        assert_eq!(kept.let_go(at(10)), Some(at(11)));
-        assert_eq!(kept.let_go(at(10)), None, "there is a timer");
+        assert_eq!(kept.due(), Some(at(11)));
         assert!(kept.take(MIB..=MIB, at(11)).is_some());
-        assert_eq!(kept.let_go(at(11)), Some(at(12)), "a buffer was used at 11");
-        assert_eq!(kept.let_go(at(12)), None);
+        kept.let_go(at(11));
+        assert_eq!(kept.due(), Some(at(12)), "a buffer was used at 11");
+        kept.let_go(at(12));
+        assert_eq!(kept.due(), None);
         assert_eq!((kept.buffers.len(), kept.bytes), (0, 0));
     }
 }

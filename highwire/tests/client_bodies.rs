@@ -174,3 +174,21 @@ fn every_kind_of_response_can_follow_a_long_body() {
         stop([handle]);
     }
 }
+
+/// A response that is left unread while another request is made must not hold the only connection, if its body is shorter
+/// than what is received ahead of its reader.
+#[test]
+fn a_short_body_is_received_before_its_reader_asks_even_after_a_long_one() {
+    let (handle, url) = serve(App::new().get("/{length}", |Path(length): Path<usize>| "x".repeat(length)));
+    let asked = block_on(async {
+        let bounds = Bounds { connections: 1, ..Bounds::default() };
+        let client = Client::builder().bounds(bounds).pool_timeout(Duration::from_secs(5)).build()?;
+        assert_eq!(client.get(&format!("{url}/600000")).send().await?.bytes().await?.len(), 600_000);
+        let unread = client.get(&format!("{url}/50000")).send().await?;
+        assert_eq!(client.get(&format!("{url}/3")).send().await?.text().await?, "xxx");
+        assert_eq!(unread.bytes().await?.len(), 50_000);
+        Ok::<_, Error>(())
+    });
+    asked.expect("a worker").expect("responses");
+    stop([handle]);
+}

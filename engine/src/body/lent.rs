@@ -15,30 +15,31 @@ const LENT_GROWTH: usize = 8;
 /// The most bytes that are received into a lent buffer at once, so that other connections have their turn.
 const LENT_ROOM: usize = 256 * 1024;
 
-/// The most bytes that are reserved for a body before it has as many. The system gives memory when it is written, so
-/// what is reserved and not received costs addresses only.
+/// The most bytes that are reserved for a body before it has as many. The system gives memory when it is written, so what
+/// is reserved and not received costs addresses only. The memory of an earlier body is resident, and costs all its bytes.
 const LENT_AHEAD: usize = 4 * 1024 * 1024;
 
 /// Takes a body's buffer, to receive into it, if the body has begun to come. `left` is the number of missing bytes,
-/// and `is_paused` tells whether receiving is paused. Returns the buffer, and for how many bytes it has room.
-pub(crate) fn lend(buffer: &mut Vec<u8>, left: u64, is_paused: bool) -> Option<(Vec<u8>, usize)> {
+/// and `is_paused` tells whether receiving is paused. `resident` becomes the capacity if the buffer is now that of an earlier
+/// body. Returns the buffer, and for how many bytes it has room.
+pub(crate) fn lend(buffer: &mut Vec<u8>, left: u64, is_paused: bool, resident: &mut usize) -> Option<(Vec<u8>, usize)> {
     if buffer.len() < if is_paused { LENT_AFTER_PAUSED } else { LENT_AFTER } {
         return None;
     }
     let left = usize::try_from(left).unwrap_or(usize::MAX);
     let room = left.min(LENT_ROOM).min(buffer.len() * LENT_GROWTH);
     if buffer.capacity() - buffer.len() < room {
-        reserve(buffer, left.min(buffer.len().max(LENT_AHEAD)));
+        reserve(buffer, left.min(buffer.len().max(LENT_AHEAD)), resident);
     }
     Some((std::mem::take(buffer), room))
 }
 
 /// Reserves at least `more` bytes, if possible in memory of an earlier body.
-fn reserve(buffer: &mut Vec<u8>, more: usize) {
+fn reserve(buffer: &mut Vec<u8>, more: usize, resident: &mut usize) {
     let wanted = buffer.len() + more;
-    // A buffer that is much longer would hold memory that is not counted.
     match memory::take(wanted..=wanted + wanted / 2) {
         Some(mut kept) => {
+            *resident = kept.capacity();
             kept.extend_from_slice(buffer);
             memory::keep(std::mem::replace(buffer, kept));
         }
@@ -46,7 +47,8 @@ fn reserve(buffer: &mut Vec<u8>, more: usize) {
     }
 }
 
-/// Returns how many bytes a body's buffer costs. Of its unused memory, only as much counts as is soon used.
-pub(crate) fn cost(buffer: &Vec<u8>) -> usize {
-    buffer.capacity().min(buffer.len() + LENT_ROOM)
+/// Returns how many bytes a body's buffer costs, of which `resident` are resident. Of the other unused memory, only as much
+/// counts as is soon used.
+pub(crate) fn cost(buffer: &Vec<u8>, resident: usize) -> usize {
+    buffer.capacity().min(buffer.len() + LENT_ROOM).max(resident)
 }

@@ -83,6 +83,8 @@ struct Joined {
     limit: usize,
     /// The number of bytes that the buffer costs while it is lent.
     lent: usize,
+    /// The capacity of the buffer, if it is that of an earlier body.
+    resident: usize,
 }
 
 /// The queue between a connection and the reader of a body: the waiting parts, and the result of the body when it has
@@ -146,9 +148,9 @@ impl BodyQueue {
                 self.held += self.parts.push(bytes);
             }
             Some(whole) => {
-                self.held -= cost(&whole.bytes);
+                self.held -= cost(&whole.bytes, whole.resident);
                 whole.bytes.extend_from_slice(bytes);
-                self.held += cost(&whole.bytes);
+                self.held += cost(&whole.bytes, whole.resident);
                 if whole.bytes.len() <= whole.limit {
                     return;
                 }
@@ -180,8 +182,8 @@ impl BodyQueue {
         while let Some(part) = self.parts.pop() {
             bytes.extend_from_slice(&part);
         }
-        (self.bytes, self.held) = (0, self.trailers_held() + cost(&bytes));
-        self.whole = Some(Box::new(Joined { bytes, limit, lent: 0 }));
+        (self.bytes, self.held) = (0, self.trailers_held() + cost(&bytes, 0));
+        self.whole = Some(Box::new(Joined { bytes, limit, lent: 0, resident: 0 }));
         if self.paused {
             self.connection.iter().for_each(Waker::wake_by_ref);
         }
@@ -190,10 +192,10 @@ impl BodyQueue {
     /// Lends the buffer of a body that the reader takes as a whole; see [`Incoming::lend`](crate::exchange::Incoming).
     pub(crate) fn lend(&mut self, left: u64, is_paused: bool) -> Option<(Vec<u8>, usize)> {
         let whole = self.whole.as_mut()?;
-        let before = cost(&whole.bytes);
-        let (buffer, room) = lend(&mut whole.bytes, left, is_paused)?;
-        self.held = self.held - before + buffer.len() + room;
-        whole.lent = buffer.len() + room;
+        let before = cost(&whole.bytes, whole.resident);
+        let (buffer, room) = lend(&mut whole.bytes, left, is_paused, &mut whole.resident)?;
+        whole.lent = (buffer.len() + room).max(whole.resident);
+        self.held = self.held - before + whole.lent;
         Some((buffer, room))
     }
 
@@ -205,14 +207,15 @@ impl BodyQueue {
     /// Takes back a lent buffer.
     pub(crate) fn take_back(&mut self, buffer: Vec<u8>) {
         let Some(whole) = &mut self.whole else { return };
-        self.held = self.held - std::mem::take(&mut whole.lent) + cost(&buffer);
+        self.held = self.held - std::mem::take(&mut whole.lent) + cost(&buffer, whole.resident);
         whole.bytes = buffer;
         if whole.bytes.len() > whole.limit {
             self.wake();
         }
     }
 
-    /// Returns true if at least `most` bytes wait for the reader, or more than it accepts.
+    /// Returns true if at least `most` bytes wait for the reader, or more than it accepts, or if the body waits for its reader
+    /// to ask for it.
     pub(crate) fn is_full(&self, most: usize) -> bool {
         match &self.whole {
             None => self.held >= most || (self.awaits_reader && !self.abandoned),

@@ -93,9 +93,12 @@ impl Asking {
         self.inner.borrow_mut().is_queued = true;
     }
 
-    /// Records how long it took to open a connection for the request.
+    /// Records how long it took to open the connection, if the request has waited for one.
     pub(super) fn set_opening(&self, times: OpeningTimes) {
-        self.inner.borrow_mut().moments.opening = Some(Box::new(times));
+        let mut inner = self.inner.borrow_mut();
+        if inner.is_queued {
+            inner.moments.opening = Some(Box::new(times));
+        }
     }
 
     /// Returns true if the requester has stopped waiting.

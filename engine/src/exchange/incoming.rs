@@ -59,7 +59,7 @@ impl Incoming {
     pub(crate) fn collect(&mut self, head: &Head, window: &[u8]) {
         self.state.take(Step::Collect);
         let (head, window) = (head.to_kept(), window.to_vec());
-        self.whole = Some(Box::new(Collect { head, window, body: Vec::new(), lent: 0 }));
+        self.whole = Some(Box::new(Collect { head, window, body: Vec::new(), lent: 0, resident: 0 }));
     }
 
     /// Records that the peer's bytes belong to a tunnel from now on.
@@ -113,8 +113,8 @@ impl Incoming {
     /// [`receive`](Self::receive) is called.
     pub(crate) fn lend(&mut self, left: u64, is_paused: bool) -> Option<(Vec<u8>, usize)> {
         if let Some(whole) = &mut self.whole {
-            let (buffer, room) = lend(&mut whole.body, left, is_paused)?;
-            whole.lent = buffer.len() + room;
+            let (buffer, room) = lend(&mut whole.body, left, is_paused, &mut whole.resident)?;
+            whole.lent = (buffer.len() + room).max(whole.resident);
             return Some((buffer, room));
         }
         self.parts.as_ref()?.borrow_mut().lend(left, is_paused)
@@ -180,7 +180,7 @@ impl Incoming {
     }
 
     /// Returns true if at least [`INCOMING_BYTES`] wait for the reader, or more bytes than it accepts if it takes the body
-    /// as a whole, and the body has not ended. The reader then
+    /// as a whole, and the body has not ended, or if the body waits for its reader to ask for it. The reader then
     /// wakes the exchange when it takes a part, until a later call returns false.
     pub(crate) fn is_full(&self) -> bool {
         let Some(parts) = &self.parts else { return false };
@@ -208,7 +208,9 @@ impl Incoming {
 
     /// Returns the number of bytes that the message holds.
     pub(super) fn held(&self) -> usize {
-        self.whole.as_ref().map_or(0, |whole| cost(&whole.body) + whole.lent + whole.window.capacity())
+        self.whole
+            .as_ref()
+            .map_or(0, |whole| whole.lent.max(cost(&whole.body, whole.resident)) + whole.window.capacity())
             + self.parts.as_ref().map_or(0, |parts| parts.borrow().held)
     }
 }
@@ -230,6 +232,8 @@ pub(crate) struct Collect {
     pub(super) body: Vec<u8>,
     /// The number of bytes that the body costs while it is lent.
     lent: usize,
+    /// The capacity of `body`, if it is the buffer of an earlier body.
+    resident: usize,
 }
 
 impl Collect {

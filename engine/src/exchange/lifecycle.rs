@@ -6,7 +6,6 @@ use super::incoming::Ended;
 use super::log::{LogLine, log_answer};
 use super::outgoing::Next;
 use super::{Collect, Waits};
-use crate::body::Whole;
 use crate::client::{Answer, AnswerBody};
 use crate::quiet;
 use crate::request::{BodyUse, Hooks, Ready};
@@ -273,7 +272,7 @@ pub(crate) trait Lifecycle: Carrier {
                 self.lend(body.capacity());
                 // The service may remember only its last look-up, and may have routed other requests since.
                 match worker.route(&head, &window, self.caller()) {
-                    Ok(route) => self.call(route, (&head, &window), Ready::Whole(Whole::Buffer(body).into()), worker),
+                    Ok(route) => self.call(route, (&head, &window), Ready::Whole(body.into()), worker),
                     Err(mut response) => self.respond(&mut response, worker),
                 }
             }

@@ -72,7 +72,7 @@ impl<S: Service> WorkerState<S> {
     /// Returns the moment of the next deadline or timer.
     pub(super) fn next_moment(&self) -> Option<Instant> {
         let deadlines = [self.cx.deadlines.next(), self.calls.next(), self.accept_again, self.drain_until];
-        let due = deadlines.into_iter().chain([self.cx.context.next_timer()]);
+        let due = deadlines.into_iter().chain([self.cx.context.next_timer(), self.cx.context.memory_due()]);
         due.into_iter().flatten().min()
     }
 
@@ -420,10 +420,10 @@ impl<S: Service> WorkerState<S> {
 impl<S: Service> Sink for WorkerState<S> {
     fn begin(&mut self, now: Instant) {
         self.cx.begin(now);
+        self.cx.context.let_go_of_memory();
         if self.last_tick != self.cx.tick {
             // Renders the date before any answer is sent, because the worker may have slept for long.
             self.last_tick = self.cx.tick;
-            self.cx.context.let_go_of_memory();
             self.cx.lines.refresh(self.cx.context.unix_nanoseconds() / NANOSECONDS);
             // These seconds count on the monotonic clock.
             crate::listen::look_at_files(&self.listener_setups, &self.cx.shared, now.nanoseconds / NANOSECONDS);

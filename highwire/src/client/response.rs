@@ -51,8 +51,8 @@ pub struct Stats {
     pub handshake: Duration,
     /// The time from the moment at which the connection began to send the request to the head of the response.
     pub first_byte: Duration,
-    /// The time from [`send`](super::RequestBuilder::send), over all attempts and redirects, to the end of the response's
-    /// body. Before the end, the time until its last part was taken, or until the head.
+    /// The time from [`send`](super::RequestBuilder::send), over all attempts and redirects, to the last part of the response's
+    /// body that was taken, or to the head if none was.
     pub total: Duration,
     /// The number of bytes of the response's body that were taken so far, after decoding.
     pub body_bytes: u64,
@@ -100,7 +100,10 @@ impl Figures {
 
     fn take(&mut self, bytes: usize) {
         self.body_bytes += bytes as u64;
-        self.taken = context::now_if_any().or(self.taken);
+        // A call after the end takes nothing.
+        if bytes > 0 || self.taken.is_none() {
+            self.taken = context::now_if_any().or(self.taken);
+        }
     }
 }
 

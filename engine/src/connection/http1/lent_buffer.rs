@@ -3,6 +3,7 @@
 use super::H1;
 use crate::connection::Connection;
 use crate::connection::work;
+use crate::exchange::INCOMING_BYTES;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::service::Service;
 use crate::worker::WorkerContext;
@@ -61,10 +62,11 @@ impl Connection {
         queue.push(Op::ReceiveInto { socket: self.transport.id, buffer, room: HEAD_BYTES });
     }
 
-    /// Receives no more of a long response while receiving is paused, until its reader asks for the body.
+    /// Receives no more of a long response while receiving is paused, until its reader asks for the body. A shorter one is
+    /// received as always, so that the connection is free for the next request.
     pub(in crate::connection) fn await_reader(&mut self) {
         if self.transport.paused
-            && self.http.exact_left() >= LEAST_BYTES
+            && self.http.exact_left() > INCOMING_BYTES as u64
             && let Some(exchange) = &mut self.exchange
         {
             exchange.incoming.await_reader();
