@@ -77,13 +77,18 @@ impl Clients {
         Clients { configs: [of(&rustls::version::TLS12), of(&rustls::version::TLS13)] }
     }
 
+    /// Returns the configuration for a version and a protocol.
+    pub fn config(&self, version: Version, http: Http) -> Arc<ClientConfig> {
+        self.configs[version as usize][http as usize].clone()
+    }
+
     /// Creates a session that has not begun its handshake.
     ///
     /// # Panics
     /// Panics if rustls cannot create the session.
     pub fn session(&self, version: Version, http: Http) -> Session {
         let name = ServerName::try_from("sim").expect("a name");
-        let config = self.configs[version as usize][http as usize].clone();
+        let config = self.config(version, http);
         let mut connection = ClientConnection::new(config, name).expect("a client");
         connection.set_buffer_limit(None);
         Session { connection, closed: false }

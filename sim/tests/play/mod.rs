@@ -15,6 +15,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
+#[allow(unused_imports, reason = "each test program uses a part of it")]
 pub(crate) use tally::Tally;
 
 /// The limit of a play in virtual time. It is less than any timeout that closes an idle connection, and more than any
@@ -332,6 +333,11 @@ impl Real {
                 Err(error) => return Err(error.to_string()),
             }
         }
+    }
+
+    /// Returns the addresses of the listeners: cleartext, and TLS if the engine has it.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.handle.addresses().iter().map(ToString::to_string).collect()
     }
 
     pub(crate) fn stop(self) {
