@@ -203,10 +203,7 @@ impl Head {
     /// Returns a copy of the message for the caller to keep, without the state that the lent head carries from one
     /// message to the next.
     pub fn to_kept(&self) -> Head {
-        let mut kept = self.clone();
-        kept.last_host = Vec::new();
-        kept.fields.shrink_to_fit();
-        kept
+        Head { fields: self.fields.clone(), last_host: Vec::new(), ..*self }
     }
 
     /// Returns the first field of this kind.

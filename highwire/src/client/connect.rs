@@ -21,11 +21,14 @@ use std::time::Duration;
 /// What a client has on one worker.
 pub(super) struct Here {
     pub(super) pool: Pool,
-    /// The origin of the last request, because many clients send all their requests to one.
-    last: RefCell<Option<Last>>,
+    /// The origins of the last requests, because most clients send all their requests to a few.
+    recent: RefCell<Vec<Recent>>,
 }
 
-struct Last {
+/// The most origins in [`Here::recent`]. They are searched one after the other, so there are few.
+const RECENT: usize = 8;
+
+struct Recent {
     /// The scheme and the authority of its URL.
     prefix: Box<str>,
     place: Place,
@@ -42,17 +45,20 @@ pub(super) struct Place {
 
 impl Here {
     pub(super) fn new(settings: &Settings) -> Here {
-        Here { pool: Pool::new(&settings.timeouts, settings.bounds.clone()), last: RefCell::default() }
+        Here { pool: Pool::new(&settings.timeouts, settings.bounds.clone()), recent: RefCell::default() }
     }
 
     /// Returns the origin of a URL.
     pub(super) fn place(&self, url: &Rc<Url>, settings: &Arc<Settings>) -> Result<Place, Error> {
         let is_secure = url.is_secure();
-        if let Some(last) = &*self.last.borrow()
-            && *last.prefix == *url.origin()
-            && last.place.origin.is_alive()
-        {
-            return Ok(last.place.clone());
+        let known = self
+            .recent
+            .borrow()
+            .iter()
+            .find(|recent| *recent.prefix == *url.origin())
+            .map(|recent| recent.place.clone());
+        if let Some(place) = known.filter(|place| place.origin.is_alive()) {
+            return Ok(place);
         }
         if settings.https_only && !is_secure {
             return Err(Error::new(Kind::Builder("only https: URLs are allowed".to_string()), Some(url)));
@@ -79,7 +85,12 @@ impl Here {
         let origin = self.pool.origin(&key, protocol, || open(target, settings.clone()));
         let place = Place { origin, host: url.authority().into(), proxy: whole };
         if place.proxy.is_none() {
-            *self.last.borrow_mut() = Some(Last { prefix: url.origin().into(), place: place.clone() });
+            let mut recent = self.recent.borrow_mut();
+            recent.retain(|recent| recent.place.origin.is_alive());
+            if recent.len() == RECENT {
+                recent.remove(0);
+            }
+            recent.push(Recent { prefix: url.origin().into(), place: place.clone() });
         }
         Ok(place)
     }

@@ -227,17 +227,16 @@ impl Shared {
         if !incoming.limit_upgrade(&self.protocols) {
             return Response::error(StatusCode::NOT_IMPLEMENTED, "this protocol does not pass here\n");
         }
-        let target = match incoming.target(&self.prefix) {
-            Ok(target) => target,
-            Err(why) => return Response::error(StatusCode::BAD_REQUEST, format!("{why}\n")),
-        };
+        if let Err(why) = incoming.check_path().and_then(|()| incoming.path(&self.prefix)) {
+            return Response::error(StatusCode::BAD_REQUEST, format!("{why}\n"));
+        }
         let here = self.upstreams.here(&self.client);
         let client = if incoming.upgrade.is_some() { &self.upgrades } else { &self.client };
         let (mut tried, mut attempts, mut content) = (Vec::new(), 0, content);
         loop {
             let chosen = here.choose(&incoming, &tried);
             let had_stream = matches!(content, Content::Stream(_));
-            let request = self.request(&incoming, &chosen, &target, std::mem::replace(&mut content, empty()));
+            let request = self.request(&incoming, &chosen, std::mem::replace(&mut content, empty()));
             let failure = match client.send_to(chosen.url(), request).await {
                 Ok(answer) => {
                     chosen.answered();
@@ -261,15 +260,19 @@ impl Shared {
     }
 
     /// Returns the request for an upstream.
-    fn request(&self, incoming: &Incoming, chosen: &Chosen, target: &str, content: Content) -> Request {
+    fn request(&self, incoming: &Incoming, chosen: &Chosen, content: Content) -> Request {
         let url = chosen.url();
         let scheme = if url.is_secure() { "https" } else { "http" };
         let host: Rc<str> = match incoming.host() {
             Some(host) if self.preserves_host => host.into(),
-            _ => url.authority().into(),
+            _ => chosen.host(),
         };
         let base = url.target().trim_end_matches('/');
-        let target = if base.is_empty() { target.to_string() } else { format!("{base}{target}") };
+        let (path, query) = (incoming.path(&self.prefix).unwrap_or_default(), incoming.query());
+        let mut target = String::with_capacity(base.len() + path.len() + 1 + query.map_or(0, str::len));
+        for part in [base, path].into_iter().chain(query.map(|query| ["?", query]).into_iter().flatten()) {
+            target.push_str(part);
+        }
         let mut request = Request::new(incoming.method.clone(), scheme, host, target);
         request.fields = incoming.fields(self.forwarding, self.keeps_underscores);
         request.upgrade = incoming.upgrade.clone();

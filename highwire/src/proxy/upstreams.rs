@@ -149,6 +149,8 @@ pub(super) struct Here {
 /// An upstream on one worker.
 struct Upstream {
     url: Rc<Url>,
+    /// The value of Host, unless the client's is passed on.
+    host: Rc<str>,
     /// The number of requests in progress.
     pending: Cell<usize>,
     /// The number of failures in a row, and how often in a row the upstream was ejected because of them.
@@ -167,6 +169,7 @@ impl Upstream {
     fn new(url: &Url) -> Upstream {
         Upstream {
             url: Rc::new(url.clone()),
+            host: url.authority().into(),
             pending: Cell::default(),
             failures: Cell::default(),
             ejections: Cell::default(),
@@ -209,6 +212,14 @@ impl Here {
     /// Chooses an upstream for a request, if possible none of `tried`.
     pub(super) fn choose(&self, incoming: &Incoming, tried: &[usize]) -> Chosen {
         self.budget.set((self.budget.get() + if tried.is_empty() { RETRY_SHARE } else { 0.0 }).min(RETRIES_IN_A_ROW));
+        let at = if self.upstreams.len() == 1 { 0 } else { self.candidate(incoming, tried) };
+        let upstream = self.upstreams[at].clone();
+        upstream.pending.set(upstream.pending.get() + 1);
+        Chosen { upstream, at, begun: context::now() }
+    }
+
+    /// Chooses among several upstreams, and returns the index.
+    fn candidate(&self, incoming: &Incoming, tried: &[usize]) -> usize {
         let usable = |at: &usize| !tried.contains(at) && self.upstreams[*at].is_usable();
         let mut candidates: Vec<usize> = (0..self.upstreams.len()).filter(usable).collect();
         if candidates.is_empty() {
@@ -221,7 +232,7 @@ impl Here {
         let pending = |at: usize| self.upstreams[at].pending.get();
         let turn = self.next.get();
         self.next.set(turn.wrapping_add(1));
-        let at = match &self.balance {
+        match &self.balance {
             _ if candidates.len() == 1 => candidates[0],
             Balance::RoundRobin => candidates[turn % candidates.len()],
             Balance::LeastPending => {
@@ -238,10 +249,7 @@ impl Here {
             }
             Balance::ClientAddress => self.by_key(&candidates, &incoming.peer()),
             Balance::Header(name) => self.by_key(&candidates, &incoming.header(name)),
-        };
-        let upstream = self.upstreams[at].clone();
-        upstream.pending.set(upstream.pending.get() + 1);
-        Chosen { upstream, at, begun: context::now() }
+        }
     }
 
     /// Returns the candidate whose hash with the key is the largest (rendezvous hashing).
@@ -274,6 +282,11 @@ pub(super) struct Chosen {
 impl Chosen {
     pub(super) fn url(&self) -> &Rc<Url> {
         &self.upstream.url
+    }
+
+    /// Returns the upstream's own value of Host.
+    pub(super) fn host(&self) -> Rc<str> {
+        self.upstream.host.clone()
     }
 
     pub(super) fn index(&self) -> usize {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::scenario::Server;
-use super::tls;
+use super::{proxies, tls};
 use crate::{Error, Result};
 
 /// The files of the static scenarios and their sizes in bytes.
@@ -63,6 +63,7 @@ impl Folder {
             }
             let text = std::fs::read_to_string(&template)?;
             let text = text.replace("@PORT@", &port.to_string()).replace("@DIR@", &path.to_string_lossy());
+            let text = text.replace("@UPSTREAM@", &proxies::UPSTREAM_PORT.to_string());
             std::fs::write(path.join(format!("{name}.conf")), text)
         };
         let folder = Self { path: Some(path.clone()) };

@@ -8,6 +8,7 @@ mod idle;
 mod memory;
 mod models;
 mod plot;
+mod proxies;
 mod run;
 mod sample;
 mod scenario;
@@ -31,12 +32,14 @@ Measures Highwire side by side with floors (servers that parse nothing), peers (
 Usage: cargo xtask bench http   [--scenario NAME]... [--peers NAME,... | --against FILE] [--output FILE] [options]
        cargo xtask bench models [options]
        cargo xtask bench clients [--rounds N]
+       cargo xtask bench proxies [--rounds N] [--seconds S]
        cargo xtask bench --list
 
   http     runs the scenarios; writes bench/http.md
   models   compares ways to wait for sockets, with 64, 512 and 10,000 connections; writes bench/models.md and
            bench/models.svg
   clients  compares clients: Highwire's, a floor, hyper and reqwest; writes bench/clients.md
+  proxies  compares reverse proxies: Highwire, nginx and HAProxy; writes bench/proxies.md
 
 Options:
   --rounds N        number of rounds; each runs every server once, in rotated order (default 5)
@@ -146,6 +149,15 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
             let _cubic = Cubic::set();
             clients::run(root, &plan())
         }
+        Some("proxies") => {
+            args.finish()?;
+            if !names.is_empty() || !peers.is_empty() || output.is_some() || against.is_some() {
+                return Err(Error::Usage("`bench proxies` accepts --rounds and --seconds only".into()));
+            }
+            proxies::prepare(root)?;
+            let _cubic = Cubic::set();
+            proxies::run(root, &plan())
+        }
         Some(client @ (idle::HOLD | memory::SIP)) => {
             let usage = || Error::Usage(format!("usage: bench {client} PORT PATH COUNT"));
             let mut next = || args.word().ok_or_else(usage);
@@ -157,7 +169,9 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
                 memory::sip(port, &path, count)
             }
         }
-        _ => Err(Error::Usage("`bench` needs `http`, `models` or `clients`; see `cargo xtask bench --help`".into())),
+        _ => Err(Error::Usage(
+            "`bench` needs `http`, `models`, `clients` or `proxies`; see `cargo xtask bench --help`".into(),
+        )),
     }
 }
 

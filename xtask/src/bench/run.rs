@@ -138,7 +138,7 @@ pub(super) fn free_port(mut ports: impl Iterator<Item = u16>) -> Result<u16> {
 pub(super) fn start(root: &Path, server: &Server, port: u16) -> Result<Served> {
     let folder = Folder::for_server(root, server, port)?;
     let line: Vec<String> = server.line(port).iter().map(|word| word.replace("DIR", &folder.shown())).collect();
-    let mut command = pinned(root, server.cpus, &line);
+    let mut command = pinned(root, server.cpus.as_deref(), &line);
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut running = Running::new(child.map_err(|error| Error::doing(&server.name, error))?);
     let until = Instant::now() + START;

@@ -416,12 +416,16 @@ pub(super) struct Server {
     /// The program and its arguments.
     pub(super) command: Vec<String>,
     /// The CPUs that it may use, as an argument of taskset. `None` allows all.
-    pub(super) cpus: Option<&'static str>,
+    pub(super) cpus: Option<String>,
 }
 
 impl Server {
-    pub(super) fn new(name: &str, command: &str, cpus: Option<&'static str>) -> Self {
-        Self { name: name.to_owned(), command: command.split(' ').map(str::to_owned).collect(), cpus }
+    pub(super) fn new(name: &str, command: &str, cpus: Option<&str>) -> Self {
+        Self {
+            name: name.to_owned(),
+            command: command.split(' ').map(str::to_owned).collect(),
+            cpus: cpus.map(str::to_owned),
+        }
     }
 
     /// Returns the command line with this port.
@@ -534,7 +538,7 @@ fn in_turn(ours: Server, file: &str) -> [Server; 3] {
     let other = |name: String| {
         let mut command = ours.command.clone();
         file.clone_into(&mut command[0]);
-        Server { name, command, cpus: ours.cpus }
+        Server { name, command, cpus: ours.cpus.clone() }
     };
     [other(format!("{}, other build", ours.name)), other(format!("{}, other build again", ours.name)), ours]
 }
