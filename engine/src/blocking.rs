@@ -195,7 +195,7 @@ impl<S: Service> Thread<S> {
         worker.allowance = u32::MAX;
         worker.begin(clock.now());
         let connection = Connection::new(ID, socket.peer, false, &mut worker);
-        let (head, queue) = (Head::default(), Queue { ops: Vec::new(), output: Vec::new() });
+        let (head, queue) = (Head::default(), Queue::default());
         Thread {
             socket,
             notifier,

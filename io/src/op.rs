@@ -1,7 +1,7 @@
 //! The interface between a loop and its driver: operations and completions.
 
-use crate::Address;
 use crate::file::File;
+use crate::{Address, limit};
 use bytes::Bytes;
 use std::fmt;
 use std::io;
@@ -252,12 +252,56 @@ pub struct Queue {
     pub ops: Vec<Op>,
     /// The arena: [`Op::Send`] names a range of it. The driver clears it once no operation refers to it.
     pub output: Vec<u8>,
+    use_of_turns: Use,
 }
+
+/// The most that recent turns have used of a queue.
+#[derive(Debug, Default)]
+struct Use {
+    turns: u32,
+    ops: usize,
+    output: usize,
+}
+
+/// The capacity of a new queue, which it also keeps after a burst.
+const OPS: usize = 256;
+const OUTPUT: usize = 64 * 1024;
+
+/// The number of turns after which the memory of a burst is freed. A busy worker makes thousands of turns per second, so
+/// it reallocates seldom; a quiet one makes some, because of its timers.
+const TURNS_REMEMBERED: u32 = 32;
 
 impl Queue {
     /// Creates an empty queue.
     pub fn new() -> Queue {
-        Queue { ops: Vec::with_capacity(256), output: Vec::with_capacity(64 * 1024) }
+        Queue { ops: Vec::with_capacity(OPS), output: Vec::with_capacity(OUTPUT), use_of_turns: Use::default() }
+    }
+
+    /// Records how much a turn uses, before a driver takes the operations.
+    #[inline]
+    pub(crate) fn note_use(&mut self) {
+        let last = &mut self.use_of_turns;
+        last.turns += 1;
+        last.ops = last.ops.max(self.ops.len());
+        last.output = last.output.max(self.output.len());
+    }
+
+    /// Clears the arena after a driver has sent it. Frees the memory of a burst that recent turns have not needed.
+    #[inline]
+    pub(crate) fn clear_output(&mut self) {
+        self.output.clear();
+        if self.output.capacity() > limit::OUTPUT_BYTES {
+            self.output.shrink_to(limit::OUTPUT_BYTES);
+        }
+        if self.use_of_turns.turns >= TURNS_REMEMBERED {
+            let last = std::mem::take(&mut self.use_of_turns);
+            if self.ops.capacity() > OPS.max(4 * last.ops) {
+                self.ops.shrink_to(OPS.max(2 * last.ops));
+            }
+            if self.output.capacity() > OUTPUT.max(4 * last.output) {
+                self.output.shrink_to(OUTPUT.max(2 * last.output));
+            }
+        }
     }
 
     /// Returns true if a queued operation cancels the connection attempt with this token.
@@ -278,5 +322,36 @@ impl Queue {
     #[inline]
     pub fn push(&mut self, op: Op) {
         self.ops.push(op);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Uses this many operations and bytes in a turn.
+    fn turn(queue: &mut Queue, count: usize) {
+        for _ in 0..count {
+            queue.push(Op::PauseAccept { listener: ListenerId(0) });
+            queue.output.extend_from_slice(&[0; 100]);
+        }
+        queue.note_use();
+        queue.ops.clear();
+        queue.clear_output();
+    }
+
+    #[test]
+    fn the_memory_of_a_burst_is_freed_and_that_of_every_turn_is_kept() {
+        let mut queue = Queue::new();
+        turn(&mut queue, 8_000);
+        assert!(queue.ops.capacity() >= 8_000 && queue.output.capacity() >= 800_000);
+        for _ in 0..2 * TURNS_REMEMBERED {
+            turn(&mut queue, 2_000);
+        }
+        assert!((2_000..=8_000).contains(&queue.ops.capacity()), "{}", queue.ops.capacity());
+        for _ in 0..2 * TURNS_REMEMBERED {
+            turn(&mut queue, 1);
+        }
+        assert_eq!((queue.ops.capacity(), queue.output.capacity()), (OPS, OUTPUT));
     }
 }

@@ -107,6 +107,9 @@ fn inbox(number: usize) -> &'static Inbox {
     &table[number]
 }
 
+/// The most wakes for which a thread keeps memory. After a burst of more, growing again costs a few reallocations.
+pub const WAKES_KEPT: usize = 1024;
+
 thread_local! {
     static HERE: Cell<usize> = const { Cell::new(usize::MAX) };
     static LOCAL: RefCell<Vec<TaskNumber>> = const { RefCell::new(Vec::new()) };
@@ -177,6 +180,9 @@ impl TaskInbox {
                 }
                 !self.owns(packed)
             });
+            if local.len() < WAKES_KEPT && local.capacity() > WAKES_KEPT {
+                local.shrink_to(WAKES_KEPT);
+            }
         });
     }
 

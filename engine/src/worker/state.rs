@@ -14,6 +14,7 @@ use crate::raw::RawStream;
 use crate::remote::Remote;
 use crate::service::Service;
 use crate::worker::WorkerContext;
+use highwire_io::wake::WAKES_KEPT;
 use highwire_io::{Completion, Instant, ListenerId, Op, Peer, Queue, Sink, SocketId};
 use highwire_proto::Head;
 use std::collections::HashMap;
@@ -157,7 +158,11 @@ impl<S: Service> WorkerState<S> {
                     TaskKind::Call { index, generation } => self.calls.woken(index, generation, &mut self.cx),
                 }
             }
+            let many = tasks.len();
             tasks.drain(..done);
+            if many < WAKES_KEPT && tasks.capacity() > WAKES_KEPT {
+                tasks.shrink_to(WAKES_KEPT);
+            }
             self.tasks = tasks;
             if !self.tasks.is_empty() {
                 return true;

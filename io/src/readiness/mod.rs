@@ -220,7 +220,8 @@ impl Readiness {
 
     /// Starts every queued operation.
     fn start(&mut self, queue: &mut Queue) {
-        let Queue { ops, output } = queue;
+        queue.note_use();
+        let Queue { ops, output, .. } = queue;
         for op in ops.drain(..) {
             match op {
                 Op::Send { socket, start, end, more } => self.send(socket, &output[start as usize..end as usize], more),
@@ -285,10 +286,7 @@ impl Readiness {
                 }
             }
         }
-        output.clear();
-        if output.capacity() > limit::OUTPUT_BYTES {
-            output.shrink_to(limit::OUTPUT_BYTES);
-        }
+        queue.clear_output();
     }
 
     fn pause_accept(&mut self, listener: ListenerId, paused: bool) {

@@ -126,7 +126,7 @@ impl Simulated {
     fn start(&mut self, queue: &mut Queue) -> bool {
         let any = !queue.ops.is_empty();
         let now = self.network.now();
-        let Queue { ops, output } = queue;
+        let Queue { ops, output, .. } = queue;
         for op in ops.drain(..) {
             match op {
                 Op::Send { socket, start, end, .. } => {

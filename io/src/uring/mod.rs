@@ -251,6 +251,7 @@ impl Uring {
 
     /// Starts every queued operation. Arena sends point to `queue.output` until they are submitted.
     fn start(&mut self, queue: &mut Queue) {
+        queue.note_use();
         let mut ops = queue.ops.drain(..).peekable();
         while let Some(op) = ops.next() {
             match op {

@@ -280,10 +280,7 @@ impl Uring {
             }
             self.batch.clear();
         }
-        queue.output.clear();
-        if queue.output.capacity() > limit::OUTPUT_BYTES {
-            queue.output.shrink_to(limit::OUTPUT_BYTES);
-        }
+        queue.clear_output();
         self.round = self.round.wrapping_add(1).max(1);
         while let Some(id) = self.deferred.pop() {
             self.send_waiting(id);
