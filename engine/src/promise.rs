@@ -79,12 +79,6 @@ impl<T> Promise<T> {
     pub(crate) fn is_abandoned(&self) -> bool {
         lock(&self.place).is_abandoned
     }
-
-    /// Sets the waker of a task that must learn when the other one stops waiting.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS handshakes are made by a task"))]
-    pub(crate) fn watch(&self, waker: &Waker) {
-        lock(&self.place).maker = Some(waker.clone());
-    }
 }
 
 impl<T> Drop for Promise<T> {

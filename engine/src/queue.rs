@@ -45,6 +45,11 @@ impl<T> Queue<T> {
         first
     }
 
+    #[inline]
+    pub(crate) fn front(&self) -> Option<&T> {
+        self.first.as_ref()
+    }
+
     pub(crate) fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.len())
     }

@@ -136,8 +136,17 @@ impl Link {
 
     /// Takes the next request that the connection must begin.
     pub(crate) fn next(&self) -> Option<Rc<Asking>> {
+        self.next_if(|_| true)
+    }
+
+    /// Takes the next request that the connection must begin, if it may begin that now.
+    pub(crate) fn next_if(&self, may_begin: impl Fn(&Asking) -> bool) -> Option<Rc<Asking>> {
         let mut queue = self.queue.borrow_mut();
         loop {
+            let first = queue.front()?;
+            if !first.is_abandoned() && !may_begin(first) {
+                return None;
+            }
             let asking = queue.pop_front()?;
             if !asking.is_abandoned() {
                 return Some(asking);

@@ -33,7 +33,6 @@ mod roots;
 mod session;
 mod side;
 mod tickets;
-mod tunnel;
 
 pub use client::ClientTls;
 pub use config::{ClientAuth, TICKETS_SENT, TICKETS_SENT_MAX, TlsConfig, Versions};
@@ -48,7 +47,6 @@ pub use rustls::{ClientConfig, ServerConfig};
 pub use session::{ClientCertificate, HANDSHAKE_BYTES, Progress, RECORD_BYTES, Session, Version};
 pub use side::{Client, Server, Side};
 pub use tickets::{TICKET_FILE_KEYS, TICKET_KEYS_KEPT, TICKET_LIFETIME, TICKET_ROTATION, Tickets};
-pub use tunnel::connect;
 
 /// The protocol that a connection's first byte indicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,34 +1,26 @@
-//! The client's side of the opening handshake, over HTTP/1.1 (RFC 6455 section 4.1).
+//! The client's side of the opening handshake: a request of the [client](crate::client) that proposes the protocol, by
+//! `Upgrade` over HTTP/1.1 (RFC 6455 section 4.1) or by an extended CONNECT over HTTP/2 (RFC 8441 section 5).
 
 use super::WebSocket;
 use super::deflate::{Codec, Deflate};
 use super::upgrade::Settings;
-use crate::{HeaderName, HeaderValue, IntoResponse, Response, StatusCode};
+use crate::client::{self, Client, Redirects};
+use crate::{HeaderName, HeaderValue, IntoResponse, Response, StatusCode, header};
 use bytes::BytesMut;
-use highwire_engine::client::Names;
-use highwire_engine::connect;
-use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter};
 use highwire_engine::time::timeout;
 use highwire_io::random;
 use highwire_proto::ws::deflate::{Agreement, extensions, offer};
 use highwire_proto::ws::{Bounds, Connection, handshake};
-use highwire_proto::{Event, Head, Length, Limits, Role, Version, h1};
-use http::Uri;
+use http::Version;
 use std::cell::Cell;
 use std::fmt;
-use std::io;
 #[cfg(feature = "tls")]
 use std::sync::Arc;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The time limit to look up the name, connect, and shake hands, unless another is set.
 const HANDSHAKE: Duration = Duration::from_secs(30);
-
-/// The most bytes of the server's response that are read.
-const RESPONSE_BYTES: usize = 64 * 1024;
-
-/// The most interim responses before the server's response.
-const INTERIM: usize = 16;
 
 /// Connects to a WebSocket with the default settings. See [`Connect`].
 ///
@@ -62,25 +54,18 @@ pub async fn connect(url: &str) -> Result<WebSocket, ConnectError> {
 /// });
 /// # let _ = app;
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct Connect {
-    url: Uri,
-    is_secure: bool,
+    /// The URL with the scheme `http` or `https`.
+    url: String,
     fields: Vec<(HeaderName, HeaderValue)>,
     protocols: Vec<String>,
     deflate: Option<Deflate>,
     timeout: Duration,
     bounds: Bounds,
     ping_interval: Option<Duration>,
-    #[cfg(feature = "tls")]
-    tls: Option<Arc<rustls::ClientConfig>>,
-}
-
-impl fmt::Debug for Connect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connect").field("url", &self.url).finish_non_exhaustive()
-    }
+    client: Option<Client>,
 }
 
 impl Connect {
@@ -89,29 +74,25 @@ impl Connect {
     /// # Errors
     /// Returns [`ConnectError::Url`] if the URL is invalid or has another scheme.
     pub fn new(url: &str) -> Result<Connect, ConnectError> {
-        let url: Uri = url.parse().map_err(|_| ConnectError::Url)?;
-        let is_secure = match url.scheme_str() {
-            Some("ws") => false,
-            Some("wss") => true,
+        let (scheme, rest) = url.split_once(':').ok_or(ConnectError::Url)?;
+        let scheme = match scheme {
+            scheme if scheme.eq_ignore_ascii_case("ws") => "http",
+            scheme if scheme.eq_ignore_ascii_case("wss") => "https",
             _ => return Err(ConnectError::Url),
         };
-        let authority = url.authority().map_or("", |authority| authority.as_str());
-        // `http` accepts any digits as a port.
-        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
-        if url.host().is_none_or(str::is_empty) || authority.contains('@') || (has_port && url.port_u16().is_none()) {
+        let (parsed, credentials) = client::url::parse(&format!("{scheme}:{rest}")).map_err(|_| ConnectError::Url)?;
+        if credentials.is_some() || url.contains('#') {
             return Err(ConnectError::Url);
         }
         Ok(Connect {
-            url,
-            is_secure,
+            url: format!("{}{}", parsed.origin(), parsed.target()),
             fields: Vec::new(),
             protocols: Vec::new(),
             deflate: None,
             timeout: HANDSHAKE,
             bounds: Bounds::default(),
             ping_interval: Some(super::upgrade::PING_INTERVAL),
-            #[cfg(feature = "tls")]
-            tls: None,
+            client: None,
         })
     }
 
@@ -158,9 +139,25 @@ impl Connect {
         self
     }
 
+    /// Sets the client that opens the connection: with its TLS settings, proxies, time limits and version of HTTP. Without
+    /// this, a client of the default settings does, over HTTP/1.1. A client for HTTP/2 opens the WebSocket as a stream of a
+    /// connection that it shares with other requests (RFC 8441); its server must allow that.
+    ///
+    /// ```
+    /// use highwire::client::Client;
+    /// use highwire::ws::{Connect, ConnectError, WebSocket};
+    ///
+    /// async fn connect(client: &Client) -> Result<WebSocket, ConnectError> {
+    ///     Connect::new("wss://example.com/chat")?.client(client).connect().await
+    /// }
+    /// ```
+    pub fn client(mut self, client: &Client) -> Connect {
+        self.client = Some(client.clone());
+        self
+    }
+
     /// Sets the TLS configuration for `wss:`, which decides whose certificates are trusted. The default trusts those that
-    /// the system trusts ([`system_client`](highwire_engine::tls::system_client)). A configuration of rustls 0.23 with
-    /// other roots:
+    /// the system trusts. A configuration of rustls 0.23 with other roots:
     ///
     /// ```
     /// use highwire::tls::ClientConfig;
@@ -172,9 +169,11 @@ impl Connect {
     ///     Connect::new("wss://example.com/chat")?.tls(Arc::new(config)).connect().await
     /// }
     /// ```
+    ///
+    /// It replaces the client of [`client`](Connect::client).
     #[cfg(feature = "tls")]
     pub fn tls(mut self, config: Arc<rustls::ClientConfig>) -> Connect {
-        self.tls = Some(config);
+        self.client = own_client(|builder| builder.tls_config(config)).ok();
         self
     }
 
@@ -186,120 +185,75 @@ impl Connect {
     /// # Panics
     /// Panics if no worker runs on this thread.
     pub async fn connect(self) -> Result<WebSocket, ConnectError> {
-        timeout(self.timeout, self.attempt()).await.unwrap_or(Err(ConnectError::TimedOut))
+        timeout(self.timeout, self.shake_hands()).await.unwrap_or(Err(ConnectError::TimedOut))
     }
 
-    async fn attempt(&self) -> Result<WebSocket, ConnectError> {
-        let (host, port) = (self.host(), self.url.port_u16().unwrap_or(if self.is_secure { 443 } else { 80 }));
-        // The system's certificates may have to be read first. The server must not wait for that.
-        let tls = if self.is_secure { Some(self.tls_config().await?) } else { None };
-        let stream = open(host.trim_start_matches('[').trim_end_matches(']'), port).await?;
-        let stream = match tls {
-            Some(config) => self.secure(stream, config).await?,
-            None => stream,
+    async fn shake_hands(&self) -> Result<WebSocket, ConnectError> {
+        let client = match &self.client {
+            Some(client) => client,
+            None => default_client()?,
         };
-        self.shake_hands(stream).await
-    }
-
-    fn host(&self) -> &str {
-        self.url.host().unwrap_or_default()
-    }
-
-    /// Returns the configuration that was set, or the one with the system's certificates.
-    #[cfg(feature = "tls")]
-    async fn tls_config(&self) -> Result<Arc<rustls::ClientConfig>, ConnectError> {
-        if let Some(config) = self.tls.clone().or_else(highwire_engine::tls::known_system_client) {
-            return Ok(config);
-        }
-        let read = highwire_engine::spawn_blocking(highwire_engine::tls::system_client).await;
-        let read = read.map_err(io::Error::other).flatten();
-        read.map(|(config, _)| config).map_err(|error| ConnectError::Tls(error.to_string()))
-    }
-
-    #[cfg(feature = "tls")]
-    async fn secure(&self, stream: RawStream, config: Arc<rustls::ClientConfig>) -> Result<RawStream, ConnectError> {
-        let name = self.host().trim_start_matches('[').trim_end_matches(']').to_string();
-        let name = rustls::pki_types::ServerName::try_from(name).map_err(|_| ConnectError::Url)?;
-        highwire_engine::tls::connect(stream, config, name).await.map_err(|error| ConnectError::Tls(error.to_string()))
-    }
-
-    #[cfg(not(feature = "tls"))]
-    async fn tls_config(&self) -> Result<std::convert::Infallible, ConnectError> {
-        Err(ConnectError::NoTls)
-    }
-
-    #[cfg(not(feature = "tls"))]
-    async fn secure(&self, _: RawStream, config: std::convert::Infallible) -> Result<RawStream, ConnectError> {
-        match config {}
-    }
-
-    async fn shake_hands(&self, stream: RawStream) -> Result<WebSocket, ConnectError> {
-        let (mut reader, mut writer) = stream.split();
         let key = handshake::key(random_key());
-        let mut http = h1::Connection::new(Role::Client);
-        self.send_request(&mut http, &key, &mut writer)?;
-        let (head, window, consumed) = response(&mut http, &mut reader).await?;
-        let of = |name: &[u8]| head.named(&window, name).collect::<Vec<_>>();
-        if head.status != 101 {
-            return Err(ConnectError::Status(StatusCode::from_u16(head.status).unwrap_or_default()));
-        }
-        let is_upgrade = of(b"connection").iter().any(|value| {
-            let mut tokens = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
-            tokens.any(|token| token.eq_ignore_ascii_case(b"upgrade"))
-        });
-        if !is_upgrade || head.version != Version::Http11 {
-            return Err(ConnectError::Handshake("the server's response does not upgrade the connection"));
-        }
-        let is_websocket = matches!(&of(b"upgrade")[..], [value] if value.eq_ignore_ascii_case(b"websocket"));
-        let is_accepted = handshake::accept(&key).is_some_and(|accept| of(b"sec-websocket-accept") == [&accept[..]]);
-        if !is_websocket || !is_accepted {
-            return Err(ConnectError::Handshake("the server has not accepted the key"));
-        }
-        let subprotocol = match &of(b"sec-websocket-protocol")[..] {
-            [] => None,
-            [name] => self.protocols.iter().find(|proposed| proposed.as_bytes() == *name).cloned(),
-            _ => return Err(ConnectError::Handshake("the server has selected several subprotocols")),
-        };
-        if subprotocol.is_none() && !of(b"sec-websocket-protocol").is_empty() {
-            return Err(ConnectError::Handshake("the server has selected a subprotocol that was not proposed"));
-        }
-        let agreed = self.agreement(&of(b"sec-websocket-extensions").join(&b','))?;
+        let response = self.request(client, &key)?.send().await.map_err(ConnectError::Request)?;
+        let subprotocol = self.check(&response, &key)?;
+        let all = |name| response.headers().get_all(name).iter().map(HeaderValue::as_bytes).collect::<Vec<_>>();
+        let agreed = self.agreement(&all(header::SEC_WEBSOCKET_EXTENSIONS).join(&b','))?;
         let settings = Settings { bounds: self.bounds, ping_interval: self.ping_interval, subprotocol };
         let codec = agreed.map(|(deflate, agreed)| Codec::client(&deflate, agreed, self.bounds.message_bytes));
         let connection = Connection::client(self.bounds, codec.is_some(), mask);
-        let rest = BytesMut::from(&window[consumed..]);
-        Ok(WebSocket::of_halves(reader, writer, connection, codec, &settings, rest))
+        let (reader, writer) = response.upgrade().ok_or(ConnectError::Handshake(NOT_UPGRADED))?.split();
+        Ok(WebSocket::of_halves(reader, writer, connection, codec, &settings, BytesMut::new()))
     }
 
-    fn send_request(&self, http: &mut h1::Connection, key: &[u8], writer: &mut RawWriter) -> Result<(), ConnectError> {
-        let target = self.url.path_and_query().map_or("/", |target| target.as_str());
-        let target = if target.starts_with('/') { target.to_string() } else { format!("/{target}") };
-        let authority = self.url.authority().map_or("", |authority| authority.as_str());
-        let request = h1::Request {
-            method: "GET",
-            target: &target,
-            version: Version::Http11,
-            length: Length::Empty,
-            keep_alive: true,
-            upgrade: true,
-        };
-        let mut out = Vec::new();
-        let sent = http.send_request(request, &mut out, |fields| {
-            fields.field(b"Host", authority.as_bytes());
-            fields.field(b"Upgrade", b"websocket");
-            fields.field(b"Sec-WebSocket-Version", handshake::VERSION.as_bytes());
-            fields.field(b"Sec-WebSocket-Key", key);
-            if !self.protocols.is_empty() {
-                fields.field(b"Sec-WebSocket-Protocol", self.protocols.join(", ").as_bytes());
+    /// Returns the request that proposes the protocol.
+    fn request(&self, client: &Client, key: &[u8]) -> Result<client::RequestBuilder, ConnectError> {
+        let mut request = client.get(&self.url).upgrade("websocket");
+        request = request.header(header::SEC_WEBSOCKET_VERSION, handshake::VERSION);
+        // HTTP/2 needs no key, but the version is known only after the connection is open. Servers ignore it.
+        request = request.header(header::SEC_WEBSOCKET_KEY, key);
+        if !self.protocols.is_empty() {
+            request = request.header(header::SEC_WEBSOCKET_PROTOCOL, self.protocols.join(", "));
+        }
+        if let Some(deflate) = &self.deflate {
+            request = request.header(header::SEC_WEBSOCKET_EXTENSIONS, offer(deflate.wishes));
+        }
+        for (name, value) in &self.fields {
+            request = request.header(name, value);
+        }
+        Ok(request)
+    }
+
+    /// Checks that the server has accepted the protocol. Returns the subprotocol that it has selected.
+    fn check(&self, response: &client::Response, key: &[u8]) -> Result<Option<String>, ConnectError> {
+        let all = |name| response.headers().get_all(name).iter().map(HeaderValue::as_bytes).collect::<Vec<_>>();
+        let is_http2 = response.version() == Version::HTTP_2;
+        let status = response.status();
+        if if is_http2 { !status.is_success() } else { status != StatusCode::SWITCHING_PROTOCOLS } {
+            return Err(ConnectError::Status(status));
+        }
+        if !is_http2 {
+            let is_upgrade = all(header::CONNECTION).iter().any(|value| {
+                let mut tokens = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+                tokens.any(|token| token.eq_ignore_ascii_case(b"upgrade"))
+            });
+            if !is_upgrade {
+                return Err(ConnectError::Handshake(NOT_UPGRADED));
             }
-            if let Some(deflate) = &self.deflate {
-                fields.field(b"Sec-WebSocket-Extensions", offer(deflate.wishes).as_bytes());
+            let is_websocket = matches!(&all(header::UPGRADE)[..], [value] if value.eq_ignore_ascii_case(b"websocket"));
+            let is_accepted =
+                handshake::accept(key).is_some_and(|accept| all(header::SEC_WEBSOCKET_ACCEPT) == [&accept[..]]);
+            if !is_websocket || !is_accepted {
+                return Err(ConnectError::Handshake("the server has not accepted the key"));
             }
-            self.fields.iter().for_each(|(name, value)| fields.field(name.as_str().as_bytes(), value.as_bytes()));
-        });
-        sent.and_then(|()| http.send_end(&mut out, |_| {}))
-            .map_err(|_| ConnectError::Handshake("a header field of the request is invalid"))?;
-        writer.queue(out.into()).map_err(|_| ConnectError::Handshake(ENDED))
+        }
+        match &all(header::SEC_WEBSOCKET_PROTOCOL)[..] {
+            [] => Ok(None),
+            [name] => match self.protocols.iter().find(|proposed| proposed.as_bytes() == *name) {
+                Some(protocol) => Ok(Some(protocol.clone())),
+                None => Err(ConnectError::Handshake("the server has selected a subprotocol that was not proposed")),
+            },
+            _ => Err(ConnectError::Handshake("the server has selected several subprotocols")),
+        }
     }
 
     fn agreement(&self, answer: &[u8]) -> Result<Option<(Deflate, Agreement)>, ConnectError> {
@@ -317,45 +271,26 @@ impl Connect {
     }
 }
 
-const ENDED: &str = "the server has ended the connection during the handshake";
+const NOT_UPGRADED: &str = "the server's response does not upgrade the connection";
 
-/// Reads the head of the response. Returns it with the received bytes and the number of those that it takes.
-async fn response(http: &mut h1::Connection, reader: &mut RawReader) -> Result<(Head, Vec<u8>, usize), ConnectError> {
-    let (mut head, mut window, mut interim) = (Head::default(), Vec::new(), 0);
-    loop {
-        let received = http
-            .receive(&window, &mut head, &Limits::default())
-            .map_err(|_| ConnectError::Handshake("the server's response is not HTTP/1.1"))?;
-        let consumed = received.consumed;
-        match received.event {
-            Event::Head(_) => return Ok((head, window, consumed)),
-            Event::Interim if interim == INTERIM => {
-                return Err(ConnectError::Handshake("the server has sent too many interim responses"));
-            }
-            Event::Interim => {
-                interim += 1;
-                window.drain(..consumed);
-            }
-            _ => {
-                window.drain(..consumed);
-                if window.len() > RESPONSE_BYTES {
-                    return Err(ConnectError::Handshake("the server's response is too large"));
-                }
-                match reader.read().await {
-                    Ok(Some(bytes)) => window.extend_from_slice(&bytes),
-                    // The worker stops, but the handler may go on until its deadline.
-                    Ok(None) if reader.ended() == Some(Ended::Draining) => {}
-                    _ => return Err(ConnectError::Handshake(ENDED)),
-                }
-            }
-        }
-    }
+/// Returns a client whose connections are used for WebSockets only.
+fn own_client(with: impl FnOnce(client::ClientBuilder) -> client::ClientBuilder) -> Result<Client, client::Error> {
+    // Browsers do not follow redirects here, and a response that is not a WebSocket needs no decoding.
+    let builder = Client::builder().http1_only().redirects(Redirects::none());
+    #[cfg(feature = "compress")]
+    let builder = builder.without_decompression();
+    with(builder).build()
 }
 
-/// Connects to the first address of a host that answers.
-async fn open(host: &str, port: u16) -> Result<RawStream, ConnectError> {
-    let addresses = Names::default().look_up(host, port).await.map_err(ConnectError::Resolve)?;
-    connect::connect_any(&addresses).await.map_err(ConnectError::Connect)
+/// Returns the client of WebSockets for which none was set.
+fn default_client() -> Result<&'static Client, ConnectError> {
+    static CLIENT: OnceLock<Client> = OnceLock::new();
+    match CLIENT.get() {
+        Some(client) => Ok(client),
+        None => {
+            own_client(|builder| builder).map(|client| CLIENT.get_or_init(|| client)).map_err(ConnectError::Request)
+        }
+    }
 }
 
 fn random_key() -> [u8; 16] {
@@ -380,15 +315,10 @@ fn mask() -> [u8; 4] {
 pub enum ConnectError {
     /// The URL is invalid, or is neither `ws:` nor `wss:`.
     Url,
-    /// The addresses of the host could not be looked up.
-    Resolve(io::Error),
-    /// No address of the host could be connected to.
-    Connect(io::Error),
-    /// The URL is `wss:`, but the feature `tls` is off.
-    NoTls,
-    /// The TLS handshake has failed, or the system's trusted certificates cannot be read.
-    Tls(String),
-    /// The server has responded with another status than 101.
+    /// The request has no response: the name cannot be looked up, the server cannot be reached, its certificate is not
+    /// valid, its response is not HTTP, … [`client::Error`] tells which.
+    Request(client::Error),
+    /// The server has responded with another status than 101, or over HTTP/2 with another than 2xx.
     Status(StatusCode),
     /// The server's handshake is wrong.
     Handshake(&'static str),
@@ -400,11 +330,8 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConnectError::Url => f.write_str("the URL is not a valid ws: or wss: URL"),
-            ConnectError::Resolve(error) => write!(f, "the host cannot be looked up: {error}"),
-            ConnectError::Connect(error) => write!(f, "the server cannot be reached: {error}"),
-            ConnectError::NoTls => f.write_str("a wss: URL needs the feature `tls`"),
-            ConnectError::Tls(error) => write!(f, "the TLS handshake has failed: {error}"),
-            ConnectError::Status(status) => write!(f, "the server has responded with {status} and not with 101"),
+            ConnectError::Request(error) => error.fmt(f),
+            ConnectError::Status(status) => write!(f, "the server has refused the WebSocket with {status}"),
             ConnectError::Handshake(reason) => f.write_str(reason),
             ConnectError::TimedOut => f.write_str("the time limit has passed"),
         }
@@ -422,7 +349,7 @@ impl IntoResponse for ConnectError {
 impl std::error::Error for ConnectError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            ConnectError::Resolve(error) | ConnectError::Connect(error) => Some(error),
+            ConnectError::Request(error) => Some(error),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! The sending half of a connection: sends heads, bodies as far as the windows allow, resets, and GOAWAY.
 
-use super::connection::Connection;
+use super::connection::{Connection, Phase};
 use super::frame::{self, Code, FRAME_BYTES, FrameHead, HEAD_BYTES, flag, kind};
 use super::schedule::Priority;
 use super::state::{State, Step};
@@ -76,6 +76,11 @@ impl Connection {
     /// until the peer's settings have arrived, which [`Event::AllOpened`](super::Event::AllOpened) reports.
     pub fn takes_protocols(&self) -> bool {
         self.peer.connect_protocol
+    }
+
+    /// Returns true if the peer's first settings have arrived.
+    pub fn knows_peer(&self) -> bool {
+        self.phase == Phase::Running
     }
 
     /// Returns the stream's priority; the default one if the stream is over.

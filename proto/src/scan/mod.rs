@@ -11,7 +11,7 @@ pub mod swar;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use naive::{HOST, NAME, QUERY, TARGET, is};
+pub use naive::{HOST, LOWER_NAME, NAME, QUERY, TARGET, is};
 
 /// Finds the first byte from index `from` on that is not in a class. Returns the slice's length if all bytes are.
 pub trait Scanner: Copy {

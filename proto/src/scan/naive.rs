@@ -15,6 +15,8 @@ pub const TARGET: u8 = 4;
 pub const QUERY: u8 = 8;
 /// The class of the bytes of a registered name (RFC 3986 section 3.2.2) except `%`.
 pub const HOST: u8 = 16;
+/// The class of the bytes of a field name in HTTP/2: those of a token except capital letters (RFC 9113 section 8.2.1).
+pub const LOWER_NAME: u8 = 32;
 
 const fn one_of(byte: u8, set: &[u8]) -> bool {
     let mut i = 0;
@@ -32,6 +34,9 @@ const fn class(byte: u8) -> u8 {
     let mut class = 0;
     if alphanumeric || one_of(byte, b"!#$%&'*+-.^_`|~") {
         class |= NAME;
+    }
+    if class & NAME != 0 && !byte.is_ascii_uppercase() {
+        class |= LOWER_NAME;
     }
     if byte == b'\t' || (byte >= 0x20 && byte != 0x7f) {
         class |= VALUE;
@@ -59,7 +64,7 @@ pub(super) const CLASSES: [u8; 256] = {
     table
 };
 
-/// Returns true if a byte is in a class: [`NAME`], [`VALUE`], [`TARGET`], [`QUERY`] or [`HOST`].
+/// Returns true if a byte is in a class: [`NAME`], [`VALUE`], [`TARGET`], [`QUERY`], [`HOST`] or [`LOWER_NAME`].
 #[inline(always)]
 pub const fn is(class: u8, byte: u8) -> bool {
     CLASSES[byte as usize] & class != 0

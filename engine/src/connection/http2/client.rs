@@ -33,7 +33,10 @@ impl Connection {
     ) {
         let Connection { transport, http2: Some(http2), .. } = self else { return };
         while http2.room(usize::MAX) > 0 && !transport.is_ending() {
-            let Some(asking) = link.next() else { break };
+            // A request for another protocol waits until the server's settings tell whether it takes any.
+            let is_known = http2.http.knows_peer();
+            let may_begin = |asking: &Asking| is_known || asking.request().upgrade.is_none();
+            let Some(asking) = link.next_if(may_begin) else { break };
             transport.begin_request_http2(http2, asking, worker, out);
         }
     }

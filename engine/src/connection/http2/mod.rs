@@ -166,6 +166,10 @@ impl Transport {
                 Event::AllOpened => {
                     self.work.spend(work::FRAME);
                     has_opened |= http2.all_opened();
+                    if self.link.as_ref().is_some_and(|link| !link.is_quiet()) {
+                        // A request may have waited for the server's settings.
+                        worker.context.inbox.waker(self.task().number()).wake();
+                    }
                 }
                 Event::Interim(stream) => {
                     self.work.spend(work::decoded_head(fields.len(), head.fields.len()));
