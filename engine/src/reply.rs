@@ -102,6 +102,12 @@ impl Replier {
         }
     }
 
+    /// Returns true if the request still waits for the answer.
+    pub fn is_wanted(&self) -> bool {
+        // The other owner is the waiting end.
+        self.slot.as_ref().is_some_and(|slot| Arc::strong_count(slot) > 1)
+    }
+
     /// Stores work that [`work`](Self::work) will run. The function that the work returns makes the answer on the
     /// request's worker.
     pub fn leave<M: FnOnce() -> Response + Send + 'static>(&self, work: impl FnOnce() -> M + Send + 'static) {

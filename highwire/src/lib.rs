@@ -96,7 +96,9 @@ pub use files::Files;
 #[cfg(feature = "json")]
 pub use form::Form;
 pub use form::Multipart;
-pub use handler::{Blocking, Handler, With, blocking};
+#[doc(hidden)]
+pub use handler::Directly;
+pub use handler::{Blocking, Direct, Handler, With, blocking, direct};
 /// TLS: settings, certificates and sessions. The example makes a server with TLS:
 ///
 /// ```

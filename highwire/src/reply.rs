@@ -40,6 +40,11 @@ impl Reply {
         });
     }
 
+    /// Returns true if the client still waits for the response. After a time limit, or when the client is gone, nobody does.
+    pub fn is_wanted(&self) -> bool {
+        self.replier.is_wanted()
+    }
+
     /// Runs a function on the blocking pool and answers with its result, with 500 if the function panics, or with 503
     /// if the pool is full. If the request is cut before the function has begun, the function does not run.
     pub(crate) fn offload<R: IntoResponse + Send + 'static>(

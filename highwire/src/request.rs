@@ -156,7 +156,11 @@ impl<'r> Request<'r> {
         }
     }
 
-    pub(crate) fn take_parts(&mut self) -> Result<Body, Response> {
+    /// Takes the body in parts, for handlers and extractors whose use of the body is [`BodyUse::Parts`].
+    ///
+    /// # Errors
+    /// Returns a response with 500 if another extractor has taken the body, or takes it whole.
+    pub fn take_parts(&mut self) -> Result<Body, Response> {
         match std::mem::replace(self.body, Ready::Taken) {
             Ready::Parts(body) => Ok(body),
             Ready::Nothing => Ok(Body::empty()),

@@ -1,6 +1,6 @@
 //! Tests of the client against HTTP/2 servers that misbehave, and during a shutdown of its own worker.
 
-use highwire::client::{Client, Error, block_on};
+use highwire::client::{Client, Error, Timeouts, block_on};
 use highwire::{App, State};
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -171,4 +171,46 @@ fn a_handler_may_open_a_connection_during_the_shutdown() {
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\n200"), "{answer}");
     drop(stream);
     handle.join().expect("cannot stop");
+}
+
+/// Another protocol needs the server's settings. A server that never sends them must not hold the request for ever, and its
+/// other requests have their own limit.
+#[test]
+fn a_request_for_another_protocol_does_not_wait_for_settings_for_ever() {
+    let (url, _) = serve(|_, mut stream| {
+        preface(&mut stream);
+        while let Some(_stream) = next_request(&mut stream) {}
+    });
+    let timeouts = Timeouts { head: Duration::from_millis(300), idle: Duration::ZERO, ..Timeouts::default() };
+    let client = Client::builder().http2_prior_knowledge().timeouts(timeouts).retries(0).build().expect("a client");
+    let error =
+        block_on(async { client.get(&url).upgrade("websocket").send().await.map(drop).expect_err("no settings") });
+    let error = error.expect("a worker");
+    assert!(error.is_timeout(), "{error}");
+}
+
+#[derive(Debug)]
+struct Nowhere;
+
+impl highwire_io::resolve::Resolve for Nowhere {
+    fn resolve(&self, _: &str, _: u16, answer: highwire_io::resolve::Answer) {
+        answer(Err(std::io::ErrorKind::NotFound.into()));
+    }
+}
+
+/// What a client has on a worker refers to its settings. It must not keep itself alive.
+#[test]
+fn a_dropped_client_leaves_nothing_on_its_worker() {
+    block_on(async {
+        let resolver = Arc::new(Nowhere);
+        let watched = Arc::downgrade(&resolver);
+        let client = Client::builder().resolver(resolver).retries(0).build().expect("a client");
+        client.get("http://somewhere.example/").send().await.map(drop).expect_err("no address");
+        drop(client);
+        // The next new client frees what the dropped ones have left.
+        let other = Client::builder().resolver(Arc::new(Nowhere)).retries(0).build().expect("a client");
+        other.get("http://somewhere.example/").send().await.map(drop).expect_err("no address");
+        assert!(watched.upgrade().is_none(), "the settings of the dropped client are still there");
+    })
+    .expect("a worker");
 }

@@ -46,6 +46,9 @@ async fn visit(url: String) -> String {
     let connect = if url.contains("http2") {
         let client = Client::builder().http2_prior_knowledge().tls_config(client_config());
         connect.client(&client.build().expect("a client"))
+    } else if url.contains("auto") {
+        // This one would choose HTTP/2 by ALPN for other requests.
+        connect.client(&Client::builder().tls_config(client_config()).build().expect("a client"))
     } else {
         connect
     };
@@ -106,7 +109,7 @@ fn messages_come_back_from_our_own_server() {
         let tls = TlsConfig::new().self_signed(["localhost"]);
         let secure = app().server().unwrap().listen_tls("127.0.0.1:0", tls).unwrap().start().unwrap();
         let visitor = visitor(engine);
-        for path in ["plain", "deflate", "deflate-takeover", "http2", "http2-deflate"] {
+        for path in ["plain", "deflate", "deflate-takeover", "http2", "http2-deflate", "auto"] {
             let url = format!("ws://{}/{path}", plain.addresses()[0]);
             assert_eq!(ask(&visitor, &url), "ok b", "{engine:?}: {url}");
             let port = secure.addresses()[0].to_string().rsplit(':').next().unwrap().to_string();
@@ -189,6 +192,14 @@ fn wrong_servers_are_errors_that_name_the_reason() {
         ),
         (
             liar(b"HTTP/1.1 101 OK\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n", true),
+            "the server's response does not upgrade the connection",
+        ),
+        (
+            liar(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n", true),
+            "the server has refused the WebSocket with 302 Found",
+        ),
+        (
+            liar(b"HTTP/1.0 101 OK\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n", true),
             "the server's response does not upgrade the connection",
         ),
         ("ws://localhost:99999/".into(), "the URL is not a valid ws: or wss: URL"),

@@ -168,7 +168,8 @@ impl Ask {
                 None if (400..500).contains(&answer.status) => Ok(()),
                 None => Err(format!("an answer with status {}", answer.status)),
             },
-            Err(_) if self.is_malformed => Ok(()),
+            // The client refuses it, or the server resets the stream or ends the connection. It must not do nothing.
+            Err(error) if self.is_malformed && !error.contains("too slow") => Ok(()),
             Err(error) => Err(error),
         }
     }

@@ -28,8 +28,6 @@ const MOST_BODY_BYTES: usize = 64 * 1024 * 1024;
 const RETRIES: usize = 3;
 
 pub(super) struct Settings {
-    /// The owner of what the client has on each worker.
-    pub(super) owner: Arc<()>,
     pub(super) base: Option<Url>,
     pub(super) fields: Vec<(HeaderName, HeaderValue)>,
     pub(super) protocol: Protocol,
@@ -68,13 +66,14 @@ pub(super) struct Tls {
     pub(super) given: Option<Arc<ClientConfig>>,
     /// The configuration for all connections, since the first one was made.
     pub(super) config: OnceLock<Arc<ClientConfig>>,
+    /// The same for connections that must speak HTTP/1.1, because they will carry another protocol.
+    pub(super) config_http1: OnceLock<Arc<ClientConfig>>,
     pub(super) name: Option<ServerName<'static>>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
-            owner: Arc::new(()),
             base: None,
             fields: Vec::new(),
             protocol: Protocol::Auto,
@@ -137,7 +136,7 @@ impl ClientBuilder {
     pub fn build(self) -> Result<Client, Error> {
         match self.error {
             Some(error) => Err(error),
-            None => Ok(Client { settings: Arc::new(self.settings) }),
+            None => Ok(Client { settings: Arc::new(self.settings), owner: Arc::default() }),
         }
     }
 

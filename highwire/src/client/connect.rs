@@ -29,6 +29,7 @@ pub(super) struct Here {
 const RECENT: usize = 8;
 
 struct Recent {
+    needs_http1: bool,
     /// The scheme and the authority of its URL.
     prefix: Box<str>,
     place: Place,
@@ -48,14 +49,16 @@ impl Here {
         Here { pool: Pool::new(&settings.timeouts, settings.bounds.clone()), recent: RefCell::default() }
     }
 
-    /// Returns the origin of a URL.
-    pub(super) fn place(&self, url: &Rc<Url>, settings: &Arc<Settings>) -> Result<Place, Error> {
+    /// Returns the origin of a URL. For a request that proposes another protocol (`upgrades`), a client that chooses the
+    /// version by ALPN has connections of their own, because few servers take other protocols over HTTP/2.
+    pub(super) fn place(&self, url: &Rc<Url>, settings: &Arc<Settings>, upgrades: bool) -> Result<Place, Error> {
         let is_secure = url.is_secure();
+        let needs_http1 = upgrades && is_secure && settings.protocol == Protocol::Auto;
         let known = self
             .recent
             .borrow()
             .iter()
-            .find(|recent| *recent.prefix == *url.origin())
+            .find(|recent| *recent.prefix == *url.origin() && recent.needs_http1 == needs_http1)
             .map(|recent| recent.place.clone());
         if let Some(place) = known.filter(|place| place.origin.is_alive()) {
             return Ok(place);
@@ -76,12 +79,14 @@ impl Here {
             (None, Some(via)) => format!("{scheme} {host} {port} {:p}", Arc::as_ptr(via)),
             (None, None) => format!("{scheme} {host} {port}"),
         };
+        let key = if needs_http1 { key + " 1" } else { key };
         let protocol = match settings.protocol {
+            Protocol::Auto if needs_http1 => Protocol::Http11,
             // Without TLS, there is no ALPN.
             Protocol::Auto if !is_secure => Protocol::Http11,
             protocol => protocol,
         };
-        let target = Target { host: host.to_string(), port, is_secure, via };
+        let target = Target { host: host.to_string(), port, is_secure, via, needs_http1 };
         let origin = self.pool.origin(&key, protocol, || open(target, settings.clone()));
         let place = Place { origin, host: url.authority().into(), proxy: whole };
         if place.proxy.is_none() {
@@ -90,7 +95,7 @@ impl Here {
             if recent.len() == RECENT {
                 recent.remove(0);
             }
-            recent.push(Recent { prefix: url.origin().into(), place: place.clone() });
+            recent.push(Recent { needs_http1, prefix: url.origin().into(), place: place.clone() });
         }
         Ok(place)
     }
@@ -102,6 +107,9 @@ struct Target {
     port: u16,
     is_secure: bool,
     via: Option<Arc<Via>>,
+    /// True if the connections will carry other protocols, so HTTP/2 must not be offered.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS has an offer"))]
+    needs_http1: bool,
 }
 
 /// Returns the function that opens the connections of an origin.
@@ -203,7 +211,8 @@ async fn tls(
         None => ServerName::try_from(target.host.clone())
             .map_err(|_| Failure::Tls(format!("{} is not a name for a certificate", target.host)))?,
     };
-    if let Some(config) = settings.tls.config.get() {
+    let place = if target.needs_http1 { &settings.tls.config_http1 } else { &settings.tls.config };
+    if let Some(config) = place.get() {
         return Ok((config.clone(), name));
     }
     let mut config = match &settings.tls.given {
@@ -216,10 +225,11 @@ async fn tls(
         }
     };
     config.alpn_protocols = match settings.protocol {
+        _ if target.needs_http1 => vec![b"http/1.1".to_vec()],
         Protocol::Http2 => vec![b"h2".to_vec()],
         Protocol::Http11 => vec![b"http/1.1".to_vec()],
         Protocol::Http10 => vec![b"http/1.0".to_vec()],
         _ => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
     };
-    Ok((settings.tls.config.get_or_init(|| Arc::new(config)).clone(), name))
+    Ok((place.get_or_init(|| Arc::new(config)).clone(), name))
 }

@@ -94,6 +94,9 @@ use std::task::Poll;
 #[derive(Clone)]
 pub struct Client {
     settings: Arc<Settings>,
+    /// The owner of what the client has on each worker. The settings must not have it, because what the client has there
+    /// refers to the settings, and would keep itself alive.
+    owner: Arc<()>,
 }
 
 impl fmt::Debug for Client {
@@ -117,7 +120,7 @@ pub(crate) struct Running {
 impl Client {
     /// Creates a client with the default settings.
     pub fn new() -> Client {
-        Client { settings: Arc::new(Settings::default()) }
+        Client { settings: Arc::new(Settings::default()), owner: Arc::default() }
     }
 
     /// Returns a builder of a client.
@@ -219,7 +222,7 @@ impl Client {
 
     /// Returns what the client has on the current worker.
     fn here(&self) -> Rc<Here> {
-        context::local(&self.settings.owner, || Here::new(&self.settings))
+        context::local(&self.owner, || Here::new(&self.settings))
     }
 }
 

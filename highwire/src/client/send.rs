@@ -50,7 +50,9 @@ impl Client {
             }
             let location = response.header("location");
             let status = response.status();
-            if let Some(next) = self.settings.redirects.next(request, status, location, redirects)?
+            // Another protocol is for this server: as in browsers, a redirect could lead from TLS to a server without.
+            if request.upgrade.is_none()
+                && let Some(next) = self.settings.redirects.next(request, status, location, redirects)?
                 && redirect::follow(request, status, next)
             {
                 figures = response.into_figures();
@@ -73,7 +75,7 @@ impl Client {
         mut request: engine::Request,
     ) -> Result<Box<Answer>, (Failure, Option<engine::Request>)> {
         let here = self.here();
-        let place = match here.place(url, &self.settings) {
+        let place = match here.place(url, &self.settings, false) {
             Ok(place) => place,
             Err(_) => return Err((Failure::Unsupported("the upstream's URL cannot be used"), Some(request))),
         };
@@ -103,8 +105,9 @@ impl Client {
             return Ok(answer);
         }
         let here = self.here();
-        let is_idempotent = is_idempotent(&request.method);
-        let place = here.place(&request.url, &self.settings)?;
+        // A server that has accepted another protocol may have begun to speak it.
+        let is_idempotent = is_idempotent(&request.method) && request.upgrade.is_none();
+        let place = here.place(&request.url, &self.settings, request.upgrade.is_some())?;
         let mut ready = self.prepare(request, &place)?;
         let gate = hold_back(&mut ready, request.expects_continue);
         let mut attempts = 0;

@@ -4,12 +4,14 @@
 //! the function. The endpoint of an async function keeps a pool of pinned places for the function's futures. A future
 //! stays in its place from its first poll on, and places are reused, so that the steady state allocates nothing.
 
+mod direct;
 mod pool;
 
 use crate::middleware::{IntoLayer, Layer};
 use crate::request::{BodyUse, FromRequest, Request};
 use crate::shared::Shared;
 use crate::{IntoResponse, Reply, Response};
+pub use direct::{Direct, Directly, direct};
 use highwire_engine::Outcome;
 pub(crate) use pool::Pool;
 use std::future::Future;

@@ -65,7 +65,7 @@ pub struct Connect {
     timeout: Duration,
     bounds: Bounds,
     ping_interval: Option<Duration>,
-    client: Option<Client>,
+    client: Option<Result<Client, String>>,
 }
 
 impl Connect {
@@ -140,8 +140,9 @@ impl Connect {
     }
 
     /// Sets the client that opens the connection: with its TLS settings, proxies, time limits and version of HTTP. Without
-    /// this, a client of the default settings does, over HTTP/1.1. A client for HTTP/2 opens the WebSocket as a stream of a
-    /// connection that it shares with other requests (RFC 8441); its server must allow that.
+    /// this, a client of the default settings does, over HTTP/1.1. So does a client that chooses the version by ALPN. One with
+    /// [`http2_prior_knowledge`](crate::client::ClientBuilder::http2_prior_knowledge) opens the WebSocket as a stream of a
+    /// connection that it shares with other requests (RFC 8441); its server must allow that. Redirects are not followed.
     ///
     /// ```
     /// use highwire::client::Client;
@@ -152,7 +153,7 @@ impl Connect {
     /// }
     /// ```
     pub fn client(mut self, client: &Client) -> Connect {
-        self.client = Some(client.clone());
+        self.client = Some(Ok(client.clone()));
         self
     }
 
@@ -170,10 +171,12 @@ impl Connect {
     /// }
     /// ```
     ///
-    /// It replaces the client of [`client`](Connect::client).
+    /// It replaces the client of [`client`](Connect::client), and is replaced by it. Each call makes a client: for many
+    /// connections, make one client and use that.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, config: Arc<rustls::ClientConfig>) -> Connect {
-        self.client = own_client(|builder| builder.tls_config(config)).ok();
+        let client = own_client(|builder| builder.tls_config(config));
+        self.client = Some(client.map_err(|error| error.to_string()));
         self
     }
 
@@ -190,7 +193,8 @@ impl Connect {
 
     async fn shake_hands(&self) -> Result<WebSocket, ConnectError> {
         let client = match &self.client {
-            Some(client) => client,
+            Some(Ok(client)) => client,
+            Some(Err(error)) => return Err(ConnectError::Tls(error.clone())),
             None => default_client()?,
         };
         let key = handshake::key(random_key());
@@ -236,7 +240,7 @@ impl Connect {
                 let mut tokens = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
                 tokens.any(|token| token.eq_ignore_ascii_case(b"upgrade"))
             });
-            if !is_upgrade {
+            if !is_upgrade || response.version() != Version::HTTP_11 {
                 return Err(ConnectError::Handshake(NOT_UPGRADED));
             }
             let is_websocket = matches!(&all(header::UPGRADE)[..], [value] if value.eq_ignore_ascii_case(b"websocket"));
@@ -318,6 +322,8 @@ pub enum ConnectError {
     /// The request has no response: the name cannot be looked up, the server cannot be reached, its certificate is not
     /// valid, its response is not HTTP, … [`client::Error`] tells which.
     Request(client::Error),
+    /// The TLS settings cannot be used.
+    Tls(String),
     /// The server has responded with another status than 101, or over HTTP/2 with another than 2xx.
     Status(StatusCode),
     /// The server's handshake is wrong.
@@ -331,6 +337,7 @@ impl fmt::Display for ConnectError {
         match self {
             ConnectError::Url => f.write_str("the URL is not a valid ws: or wss: URL"),
             ConnectError::Request(error) => error.fmt(f),
+            ConnectError::Tls(error) => write!(f, "the TLS settings cannot be used: {error}"),
             ConnectError::Status(status) => write!(f, "the server has refused the WebSocket with {status}"),
             ConnectError::Handshake(reason) => f.write_str(reason),
             ConnectError::TimedOut => f.write_str("the time limit has passed"),

@@ -51,6 +51,9 @@ impl Connection {
             http2.http.shrink();
             http2.idle_since.get_or_insert(worker.tick);
         }
+        // A request for another protocol waits for the server's settings.
+        let awaits_settings =
+            !http2.http.knows_peer() && self.transport.link.as_ref().is_some_and(|link| !link.is_quiet());
         let due = http2.due();
         let idle_due = http2.idle_since.unwrap_or(worker.tick).saturating_add(worker.rules.idle);
         if self.transport.blocked && out.waiting() > 0 {
@@ -71,6 +74,8 @@ impl Connection {
             && !self.transport.work.is_unfinished()
             && (self.transport.phase == Phase::Head || idle_due > worker.tick)
         {
+            self.wait_for(Phase::Head, worker);
+        } else if awaits_settings {
             self.wait_for(Phase::Head, worker);
         } else {
             // Only requests restart the idle timeout; PINGs and other frames do not.
@@ -139,6 +144,14 @@ impl Connection {
                 self.drive_http2(worker, head, out);
             }
             _ => {
+                if phase == Phase::Head
+                    && let Some(link) = &self.transport.link
+                {
+                    // These have waited for the server's settings.
+                    while let Some(asking) = link.next() {
+                        asking.fail(Failure::TimedOut(Stage::Head));
+                    }
+                }
                 if let Some(http2) = &mut self.http2 {
                     http2.http.go_away(&mut out.queue.output);
                     http2.http.go_away(&mut out.queue.output);
