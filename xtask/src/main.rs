@@ -8,6 +8,7 @@ mod autobahn;
 mod bench;
 mod conformance;
 mod fuzz;
+mod install;
 mod portability;
 mod process;
 mod redbot;
@@ -29,6 +30,7 @@ Commands:
   test          run the tests and checks of the project, and print a summary
   conformance   test Highwire with third-party conformance programs and data
   fuzz          run each fuzz target for ten minutes, or for a given time
+  install       build and install libhighwire, the library for C
   portability   type-check the libraries for macOS, FreeBSD and Windows
   attack        attack a server on loopback and measure the effect on other clients
   bench         measure Highwire beside minimal servers and other servers
@@ -72,6 +74,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "test", help: test::HELP, run: test::run },
     Command { name: "conformance", help: conformance::HELP, run: conformance::run },
     Command { name: "fuzz", help: fuzz::HELP, run: fuzz::run },
+    Command { name: "install", help: install::HELP, run: install::run },
     Command { name: "portability", help: portability::HELP, run: portability::run },
     Command { name: "attack", help: attack::HELP, run: attack::run },
     Command { name: "bench", help: bench::HELP, run: bench::run },

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use crate::args::Args;
 use crate::process::{
-    self, AB, APACHE, BROTLI, CHROMIUM, CURL, GCC, GO, H2LOAD, H2O, HAPROXY, HTTPX, HYPER_H2, LIBEVENT, LIBURING, NATS,
-    NGINX, NODE, OPENSSL, PRLIMIT, PYTHON_BROTLI, REDIS, REQUESTS, STRACE, Tool, WGET, WRK, ZSTD,
+    self, AB, APACHE, BROTLI, CHROMIUM, CLANG, CURL, GCC, GO, GXX, H2LOAD, H2O, HAPROXY, HTTPX, HYPER_H2, LIBEVENT,
+    LIBURING, NATS, NGINX, NODE, OPENSSL, PRLIMIT, PYTHON_BROTLI, REDIS, REQUESTS, STRACE, Tool, VALGRIND, WGET, WRK,
+    ZSTD,
 };
 use crate::{Error, Result, attack, autobahn, bench, conformance, fuzz, portability, redbot, tidy};
 
@@ -179,6 +180,10 @@ const STEPS: &[Step] = &[
 
 /// Third-party programs and Python packages that tests use. A test that lacks one usually prints that it was not run.
 const CLIENTS: &[Tool] = &[
+    GCC,
+    GXX,
+    CLANG,
+    VALGRIND,
     CURL,
     WGET,
     AB,

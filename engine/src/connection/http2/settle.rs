@@ -70,12 +70,11 @@ impl Connection {
         } else if let Some(due) = due {
             self.transport.phase = Phase::Streams;
             worker.deadlines.set_at(self.transport.id.index, due);
-        } else if !self.transport.unread.is_empty()
-            && !self.transport.work.is_unfinished()
-            && (self.transport.phase == Phase::Head || idle_due > worker.tick)
+        } else if awaits_settings
+            || (!self.transport.unread.is_empty()
+                && !self.transport.work.is_unfinished()
+                && (self.transport.phase == Phase::Head || idle_due > worker.tick))
         {
-            self.wait_for(Phase::Head, worker);
-        } else if awaits_settings {
             self.wait_for(Phase::Head, worker);
         } else {
             // Only requests restart the idle timeout; PINGs and other frames do not.

@@ -1,0 +1,436 @@
+/* highwire.h: the HTTP server Highwire for C and C++. See docs/c-abi.md.
+ *
+ * Made from the Rust sources by `cargo run -p highwire-c --example write_header`. Do not edit it.
+ * Licensed under MIT or Apache-2.0, as you choose.
+ */
+
+#ifndef HIGHWIRE_H
+#define HIGHWIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// The result of a call. Everything but `HIGHWIRE_OK` is an error, or for `HIGHWIRE_AGAIN` and `HIGHWIRE_NOT_FOUND` a
+// state that the caller may expect. `highwire_last_error` has the details.
+typedef enum highwire_result {
+    // The call did what it should.
+    HIGHWIRE_OK = 0,
+    // A pointer is NULL that must not be.
+    HIGHWIRE_NULL = 1,
+    // The handle is invalid, or its object is gone: a request that was answered, a server that was freed.
+    HIGHWIRE_INVALID_HANDLE = 2,
+    // An argument is invalid: a header with a line end, a path without a slash, a status outside 100 to 999.
+    HIGHWIRE_INVALID_ARGUMENT = 3,
+    // The call is not allowed on this thread.
+    HIGHWIRE_WRONG_THREAD = 4,
+    // The call is not allowed now, for example a route for an app whose server exists, or a second body.
+    HIGHWIRE_WRONG_STATE = 5,
+    // The queue is full. Try again after the callback for room.
+    HIGHWIRE_AGAIN = 6,
+    // The client is gone or the request was cut. Nobody will see an answer.
+    HIGHWIRE_GONE = 7,
+    // There is no such header, parameter, …
+    HIGHWIRE_NOT_FOUND = 8,
+    // The operating system refused an operation.
+    HIGHWIRE_SYSTEM = 9,
+    // The settings are invalid or contradict each other.
+    HIGHWIRE_SETTING = 10,
+    // This build of the library does not have the feature.
+    HIGHWIRE_UNSUPPORTED = 11,
+    // A fault of the library. Please report it.
+    HIGHWIRE_INTERNAL = 12,
+} highwire_result;
+
+// How a route takes the body of a request.
+typedef enum highwire_body_use {
+    // The handler takes no body. A body is read and dropped.
+    HIGHWIRE_BODY_NONE = 0,
+    // The whole body is received before the handler is called: `highwire_request_body`.
+    HIGHWIRE_BODY_WHOLE = 1,
+    // The handler asks for parts of the body: `highwire_request_read`.
+    HIGHWIRE_BODY_PARTS = 2,
+} highwire_body_use;
+
+// A setting of `highwire_app_set`. Times are in milliseconds, and 0 turns them off, but for the last two. Sizes are in bytes.
+// docs/limits.md has the defaults and their reasons.
+typedef enum highwire_option {
+    // The number of workers; 0 means one for each CPU.
+    HIGHWIRE_WORKERS = 1,
+    // 1 pins each worker to a CPU.
+    HIGHWIRE_PIN = 2,
+    // The interface to the kernel: 0 for io_uring or else epoll, 1 for io_uring, 2 for epoll, 3 for a thread for each
+    // connection.
+    HIGHWIRE_ENGINE = 3,
+    // How connections reach the workers: 0 for a socket for each worker (SO_REUSEPORT), 1 for one accepting thread.
+    HIGHWIRE_BALANCE = 4,
+    // The length of the queue of each listening socket.
+    HIGHWIRE_BACKLOG = 5,
+    // 1 serves HTTP/1; the default.
+    HIGHWIRE_HTTP1 = 6,
+    // 1 serves HTTP/2 without TLS; the default.
+    HIGHWIRE_HTTP2_CLEARTEXT = 7,
+    // 1 offers HTTP/2 under TLS; the default.
+    HIGHWIRE_HTTP2_TLS = 8,
+    // The most bytes that are held for all clients.
+    HIGHWIRE_MEMORY = 9,
+    // The most open connections.
+    HIGHWIRE_CONNECTIONS = 10,
+    // The most open connections of one address.
+    HIGHWIRE_CONNECTIONS_A_PEER = 11,
+    // The most requests on one connection; 0 means no limit.
+    HIGHWIRE_REQUESTS_A_CONNECTION = 12,
+    // The longest body that a handler takes whole.
+    HIGHWIRE_BODY_BYTES = 13,
+    // The longest body that a handler takes in parts.
+    HIGHWIRE_STREAMED_BODY_BYTES = 14,
+    // The longest head of a request, at most 65,535.
+    HIGHWIRE_HEAD_BYTES = 15,
+    // 1 logs each request: see `highwire_set_log`.
+    HIGHWIRE_ACCESS_LOG = 16,
+    // The time for the TLS handshake.
+    HIGHWIRE_HANDSHAKE_MS = 20,
+    // The time for the head of a request.
+    HIGHWIRE_HEAD_MS = 21,
+    // The period over which the rate of a request's body is measured.
+    HIGHWIRE_BODY_MS = 22,
+    // The lowest rate of a request's body, in bytes per second.
+    HIGHWIRE_BODY_RATE = 23,
+    // The time after which a connection without a request closes.
+    HIGHWIRE_IDLE_MS = 24,
+    // The time after which a client is cut that takes nothing of its answer.
+    HIGHWIRE_WRITE_MS = 25,
+    // The time in which a deferred request must be answered, and each part of a stream must follow.
+    HIGHWIRE_HANDLER_MS = 26,
+    // The longest time for which a closing connection reads what its client still sends.
+    HIGHWIRE_LINGER_MS = 27,
+    // The longest time that a graceful shutdown waits.
+    HIGHWIRE_SHUTDOWN_MS = 28,
+} highwire_option;
+
+// An app: routes and settings.
+typedef uint64_t highwire_app;
+
+// A request: a number that is never used again.
+typedef uint64_t highwire_request;
+
+// Handles a request. `data` is what was given with the route. The handler answers with `highwire_respond` or another
+// function, or it returns and answers later on the same thread, or it calls `highwire_request_defer` and answers later from
+// any thread.
+typedef void (*highwire_handler)(highwire_request request, void *data);
+
+// A server.
+typedef uint64_t highwire_server;
+
+// A server inside a loop of the program. It belongs to the thread that made it.
+typedef uint64_t highwire_loop;
+
+// The counts of a server since its start.
+typedef struct highwire_stats {
+    // The number of connections that are open.
+    uint64_t connections;
+    // The number of connections that were accepted.
+    uint64_t accepted;
+    // The number of connections that were refused, because there were too many.
+    uint64_t refused;
+    // The number of requests and connections that a deadline has cut.
+    uint64_t cut;
+    // The number of requests.
+    uint64_t requests;
+    // The number of those requests that came over HTTP/2.
+    uint64_t streams;
+    // The number of TLS handshakes that were completed.
+    uint64_t handshakes;
+    // The number of TLS handshakes that failed.
+    uint64_t handshakes_failed;
+} highwire_stats;
+
+// Gets a line of the log, without a line end. `level` is 1 for errors, 2 for warnings, 3 for information. The text is valid
+// until the callback returns. It is called on any thread, also on several at the same time, and must not block.
+typedef void (*highwire_log_callback)(int32_t level, const char *line, void *data);
+
+// Gets a part of a request's body, which is valid until the callback returns. After the last part `length` is 0. If the body
+// does not come whole, `result` is `HIGHWIRE_GONE`, and `highwire_last_error` has the reason.
+typedef void (*highwire_part_callback)(highwire_request request,
+                                       enum highwire_result result,
+                                       const void *part,
+                                       size_t length,
+                                       void *data);
+
+// Bytes that the library owns. They do not end with a NUL. Print them with `%.*s`.
+typedef struct highwire_string {
+    // The first byte, or NULL if there is nothing.
+    const char *data;
+    // The number of bytes.
+    size_t length;
+} highwire_string;
+
+// A response that is being made.
+typedef uint64_t highwire_response;
+
+// A response body that is being written.
+typedef uint64_t highwire_stream;
+
+// Is called on the worker's thread when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
+// `HIGHWIRE_GONE` when the client is gone.
+typedef void (*highwire_stream_callback)(highwire_stream stream, enum highwire_result result, void *data);
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Makes an app without routes.
+enum highwire_result highwire_app_new(highwire_app *out);
+
+// Frees an app for which no server was made.
+enum highwire_result highwire_app_free(highwire_app app);
+
+// Adds a route: a method, or `*` for all methods, and a path such as `/users/{id}` or `/files/{*rest}`. `body` is a
+// `highwire_body_use`. The handler may be called on every worker's thread at the same time, and `data` must be valid until the
+// server has ended. GET also answers HEAD.
+enum highwire_result highwire_app_route(highwire_app app,
+                                        const char *method,
+                                        const char *path,
+                                        int32_t body,
+                                        highwire_handler handler,
+                                        void *data);
+
+// Sets the handler of requests for which there is no route. Without it they get 404.
+enum highwire_result highwire_app_fallback(highwire_app app, int32_t body, highwire_handler handler, void *data);
+
+// Changes a setting: see `highwire_option`. Contradictions are reported by `highwire_server_new`.
+enum highwire_result highwire_app_set(highwire_app app, int32_t option, uint64_t value);
+
+// Sets the value of the `Server` field; NULL means no such field.
+enum highwire_result highwire_app_server_name(highwire_app app, const char *name);
+
+// Runs the server inside a loop of this thread, with one worker. `engine` is 0 for io_uring or else epoll, 1 for io_uring, 2
+// for epoll. The server's handle then only frees it.
+//
+// Wait until `highwire_loop_descriptor` is readable, without a timeout, and then call `highwire_loop_turn`. Call that once before the
+// first wait, too.
+enum highwire_result highwire_loop_new(highwire_server server,
+                                       int32_t engine,
+                                       highwire_loop *out);
+
+// Gives the descriptor that is readable when a turn would do something. It belongs to the loop.
+enum highwire_result highwire_loop_descriptor(highwire_loop handle, int32_t *out);
+
+// Does what there is to do, without waiting. Gives 1 if the server has ended after a shutdown, and 0 otherwise.
+enum highwire_result highwire_loop_turn(highwire_loop handle, int32_t *has_ended);
+
+// Begins a graceful shutdown. Go on with turns until one says that the server has ended.
+enum highwire_result highwire_loop_shutdown(highwire_loop handle);
+
+// Gives the counts of the server.
+enum highwire_result highwire_loop_stats(highwire_loop handle, struct highwire_stats *out);
+
+// Frees a loop, and cuts its connections.
+enum highwire_result highwire_loop_free(highwire_loop handle);
+
+// Serves the files of a folder below a path: with conditional requests, ranges, precompressed files and `index.html`. With
+// `lists`, folders without an `index.html` show a listing.
+enum highwire_result highwire_app_files(highwire_app app,
+                                        const char *prefix,
+                                        const char *folder,
+                                        int32_t lists);
+
+// Passes the lines of the log to a callback: those of this level and below, 1 to 3. It can be set once in a process, before
+// servers start. Without it there is no log.
+enum highwire_result highwire_set_log(int32_t level,
+                                      highwire_log_callback callback,
+                                      void *data);
+
+// Asks for the next part of a request's body, whose route takes it in parts. The callback is called once, later, on the
+// worker's thread. Ask again for the next part, in the callback or later; until then the client must wait once a buffer
+// is full.
+//
+// The request is deferred, so it must be answered later.
+enum highwire_result highwire_request_read(highwire_request request, highwire_part_callback callback, void *data);
+
+// Gives the method, such as `GET`. Strings of a request are valid until its handler returns; those of a deferred request until
+// it is answered.
+enum highwire_result highwire_request_method(highwire_request request,
+                                             struct highwire_string *out);
+
+// Gives the whole target as it was sent.
+enum highwire_result highwire_request_target(highwire_request request, struct highwire_string *out);
+
+// Gives the path as it was sent, without the query. It may be percent-encoded.
+enum highwire_result highwire_request_path(highwire_request request, struct highwire_string *out);
+
+// Gives the query as it was sent, without the question mark, or `HIGHWIRE_NOT_FOUND`.
+enum highwire_result highwire_request_query(highwire_request request, struct highwire_string *out);
+
+// Gives the host that the request is for, such as `example.com:8080`. It is empty if the request names none.
+enum highwire_result highwire_request_authority(highwire_request request, struct highwire_string *out);
+
+// Gives the value of the first header field of that name, or `HIGHWIRE_NOT_FOUND`. The case of the name does not matter.
+enum highwire_result highwire_request_header(highwire_request request,
+                                             const char *name,
+                                             struct highwire_string *out);
+
+// Gives the name, as it was sent, and the value of the header field with this index, from 0 on, or `HIGHWIRE_NOT_FOUND`
+// behind the last one. Fields have the order in which they were sent.
+enum highwire_result highwire_request_header_at(highwire_request request,
+                                                size_t index,
+                                                struct highwire_string *name,
+                                                struct highwire_string *value);
+
+// Gives the decoded value of a parameter of the route's path, such as `id` of `/users/{id}`, or `HIGHWIRE_NOT_FOUND`.
+enum highwire_result highwire_request_param(highwire_request request, const char *name, struct highwire_string *out);
+
+// Gives the decoded value of the first parameter of that name in the query, or `HIGHWIRE_NOT_FOUND`. A name without a value
+// has an empty one.
+enum highwire_result highwire_request_query_param(highwire_request request,
+                                                  const char *name,
+                                                  struct highwire_string *out);
+
+// Gives the decoded value of the first field of that name in a body of `application/x-www-form-urlencoded`, or
+// `HIGHWIRE_NOT_FOUND`. The route must take the body whole.
+enum highwire_result highwire_request_form_param(highwire_request request,
+                                                 const char *name,
+                                                 struct highwire_string *out);
+
+// Gives the value of a cookie, without the quotes around it, or `HIGHWIRE_NOT_FOUND`.
+enum highwire_result highwire_request_cookie(highwire_request request, const char *name, struct highwire_string *out);
+
+// Gives the body of a request whose route takes it whole. It is empty if there is none.
+enum highwire_result highwire_request_body(highwire_request request, struct highwire_string *out);
+
+// Gives the address of the peer, such as `192.0.2.1:5000`, or `unix` for a unix socket. The peer is the client or a proxy.
+enum highwire_result highwire_request_peer(highwire_request request,
+                                           struct highwire_string *out);
+
+// Gives the version of HTTP: 10, 11 or 20.
+enum highwire_result highwire_request_version(highwire_request request, uint32_t *out);
+
+// Gives 1 if the request arrived under TLS, and 0 otherwise.
+enum highwire_result highwire_request_is_secure(highwire_request request, int32_t *out);
+
+// Makes the request one that may be answered from any thread, later. Call it in the handler before another thread gets the
+// handle. Strings of the request that were given before are valid only until the handler returns; those that are given
+// after this are valid until the request is answered.
+//
+// The program must answer each deferred request, even if its client is gone, because the answer frees it.
+enum highwire_result highwire_request_defer(highwire_request request);
+
+// Returns `HIGHWIRE_OK` if the client still waits for the answer, `HIGHWIRE_GONE` if it is gone or a deadline has passed.
+enum highwire_result highwire_request_is_wanted(highwire_request request);
+
+// Answers a request: with this status, media type and body. `content_type` may be NULL. The bytes are copied.
+enum highwire_result highwire_respond(highwire_request request,
+                                      uint32_t status,
+                                      const char *content_type,
+                                      const void *body,
+                                      size_t length);
+
+// Makes a response with this status, 200 to 999. Give it to a request with `highwire_respond_with`, or free it with
+// `highwire_response_free`.
+enum highwire_result highwire_response_new(uint32_t status, highwire_response *out);
+
+// Changes the status.
+enum highwire_result highwire_response_status(highwire_response response, uint32_t status);
+
+// Adds a header field. `Connection: close` ends the connection after the response. The library writes `Content-Length`,
+// `Transfer-Encoding`, `Date` and `Connection` itself.
+enum highwire_result highwire_response_header(highwire_response response, const char *name, const char *value);
+
+// Adds a trailer field, which follows a body that is sent in parts.
+enum highwire_result highwire_response_trailer(highwire_response response, const char *name, const char *value);
+
+// Sets the body. The bytes are copied.
+enum highwire_result highwire_response_body(highwire_response response, const void *body, size_t length);
+
+// Answers a request with a response, which is freed, also if the call fails.
+enum highwire_result highwire_respond_with(highwire_request request, highwire_response response);
+
+// Frees a response that was not given to a request.
+enum highwire_result highwire_response_free(highwire_response response);
+
+// Returns the text of the last error of this thread, with a NUL at its end. It is valid until the next call of the library
+// on this thread fails.
+const char *highwire_last_error(void);
+
+// Returns the name of a result, such as `"HIGHWIRE_GONE"`. The text is constant.
+const char *highwire_result_name(int32_t result);
+
+// Returns the version of the library, such as `"0.1.0"`. The text is constant.
+const char *highwire_version(void);
+
+// Makes a server of an app, whose handle is invalid from now on, also if the call fails.
+enum highwire_result highwire_server_new(highwire_app app, highwire_server *out);
+
+// Listens on an address: `127.0.0.1:8080`, `[::1]:8080`, `:8080` for all addresses, port 0 for any free port,
+// `unix:/path`. A server may have several. If the call fails, free the server.
+enum highwire_result highwire_server_listen(highwire_server server, const char *address);
+
+// Listens on an address with TLS. The files are in the format PEM, and are read again when they change. Without files, both
+// NULL, the server makes a certificate for `localhost` that no client trusts.
+enum highwire_result highwire_server_listen_tls(highwire_server server,
+                                                const char *address,
+                                                const char *certificate_file,
+                                                const char *key_file);
+
+// Returns the address with this index, from 0 on, with the port that was chosen, or NULL. The text is valid until the server
+// is freed or gets another address.
+const char *highwire_server_address(highwire_server server,
+                                    size_t index);
+
+// Starts the server in threads of its own, and returns. It installs no signal handlers.
+enum highwire_result highwire_server_start(highwire_server server);
+
+// Runs the server until SIGINT or SIGTERM, for which it installs handlers: the first begins a graceful shutdown, the second
+// cuts all connections.
+enum highwire_result highwire_server_run(highwire_server server);
+
+// Runs the server until `highwire_server_shutdown`, which another thread or a handler calls. Installs no signal handlers.
+enum highwire_result highwire_server_serve(highwire_server server);
+
+// Begins a graceful shutdown: no new connections, and the end after the requests in progress. Any thread may call it, a
+// handler too. It is no function for signal handlers.
+enum highwire_result highwire_server_shutdown(highwire_server server);
+
+// Cuts all connections.
+enum highwire_result highwire_server_abort(highwire_server server);
+
+// Waits until a server has ended that `highwire_server_start` has started. Not for handlers: their own worker would wait for
+// itself.
+enum highwire_result highwire_server_join(highwire_server server);
+
+// Gives the counts of a running server.
+enum highwire_result highwire_server_stats(highwire_server server, struct highwire_stats *out);
+
+// Frees a server. A server that runs is cut first, and its end is awaited.
+enum highwire_result highwire_server_free(highwire_server server);
+
+// Answers a request with a response whose body follows in parts, by `highwire_stream_write`. The response is freed, also
+// if the call fails. `length` is the length of the body, or -1 if it is not known. `callback` may be NULL.
+//
+// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the client is gone.
+enum highwire_result highwire_respond_stream(highwire_request request,
+                                             highwire_response response,
+                                             int64_t length,
+                                             highwire_stream_callback callback,
+                                             void *data,
+                                             highwire_stream *out);
+
+// Sends a part of the body. The bytes are copied. Any thread may do that, but not two at the same time, because the order
+// would be by chance.
+//
+// Returns `HIGHWIRE_AGAIN` if 256 KiB wait for the client already; the callback is called when there is room. Returns
+// `HIGHWIRE_GONE` if the client is gone.
+enum highwire_result highwire_stream_write(highwire_stream stream,
+                                           const void *part,
+                                           size_t length);
+
+// Ends the body. The handle is invalid from now on.
+enum highwire_result highwire_stream_end(highwire_stream stream);
+
+// Cuts the body short: the client sees that it is incomplete. The handle is invalid from now on.
+enum highwire_result highwire_stream_abort(highwire_stream stream);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* HIGHWIRE_H */

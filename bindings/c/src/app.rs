@@ -1,0 +1,280 @@
+//! Apps: routes, files and settings, before a server exists.
+
+use crate::handles::{Kind, Table};
+use crate::request::{Data, Handler, call, highwire_handler};
+use crate::result::{
+    Failed, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_WRONG_STATE, failed, give, guarded, highwire_result, null, text,
+};
+use highwire::server::{Balance, Config, Engine};
+use highwire::{App, BodyUse, Method, direct};
+use std::ffi::{c_char, c_void};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// An app: routes and settings.
+pub type highwire_app = u64;
+
+/// How a route takes the body of a request.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum highwire_body_use {
+    /// The handler takes no body. A body is read and dropped.
+    HIGHWIRE_BODY_NONE = 0,
+    /// The whole body is received before the handler is called: `highwire_request_body`.
+    HIGHWIRE_BODY_WHOLE = 1,
+    /// The handler asks for parts of the body: `highwire_request_read`.
+    HIGHWIRE_BODY_PARTS = 2,
+}
+
+/// A setting of `highwire_app_set`. Times are in milliseconds, and 0 turns them off, but for the last two. Sizes are in bytes.
+/// docs/limits.md has the defaults and their reasons.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum highwire_option {
+    /// The number of workers; 0 means one for each CPU.
+    HIGHWIRE_WORKERS = 1,
+    /// 1 pins each worker to a CPU.
+    HIGHWIRE_PIN = 2,
+    /// The interface to the kernel: 0 for io_uring or else epoll, 1 for io_uring, 2 for epoll, 3 for a thread for each
+    /// connection.
+    HIGHWIRE_ENGINE = 3,
+    /// How connections reach the workers: 0 for a socket for each worker (SO_REUSEPORT), 1 for one accepting thread.
+    HIGHWIRE_BALANCE = 4,
+    /// The length of the queue of each listening socket.
+    HIGHWIRE_BACKLOG = 5,
+    /// 1 serves HTTP/1; the default.
+    HIGHWIRE_HTTP1 = 6,
+    /// 1 serves HTTP/2 without TLS; the default.
+    HIGHWIRE_HTTP2_CLEARTEXT = 7,
+    /// 1 offers HTTP/2 under TLS; the default.
+    HIGHWIRE_HTTP2_TLS = 8,
+    /// The most bytes that are held for all clients.
+    HIGHWIRE_MEMORY = 9,
+    /// The most open connections.
+    HIGHWIRE_CONNECTIONS = 10,
+    /// The most open connections of one address.
+    HIGHWIRE_CONNECTIONS_A_PEER = 11,
+    /// The most requests on one connection; 0 means no limit.
+    HIGHWIRE_REQUESTS_A_CONNECTION = 12,
+    /// The longest body that a handler takes whole.
+    HIGHWIRE_BODY_BYTES = 13,
+    /// The longest body that a handler takes in parts.
+    HIGHWIRE_STREAMED_BODY_BYTES = 14,
+    /// The longest head of a request, at most 65,535.
+    HIGHWIRE_HEAD_BYTES = 15,
+    /// 1 logs each request: see `highwire_set_log`.
+    HIGHWIRE_ACCESS_LOG = 16,
+    /// The time for the TLS handshake.
+    HIGHWIRE_HANDSHAKE_MS = 20,
+    /// The time for the head of a request.
+    HIGHWIRE_HEAD_MS = 21,
+    /// The period over which the rate of a request's body is measured.
+    HIGHWIRE_BODY_MS = 22,
+    /// The lowest rate of a request's body, in bytes per second.
+    HIGHWIRE_BODY_RATE = 23,
+    /// The time after which a connection without a request closes.
+    HIGHWIRE_IDLE_MS = 24,
+    /// The time after which a client is cut that takes nothing of its answer.
+    HIGHWIRE_WRITE_MS = 25,
+    /// The time in which a deferred request must be answered, and each part of a stream must follow.
+    HIGHWIRE_HANDLER_MS = 26,
+    /// The longest time for which a closing connection reads what its client still sends.
+    HIGHWIRE_LINGER_MS = 27,
+    /// The longest time that a graceful shutdown waits.
+    HIGHWIRE_SHUTDOWN_MS = 28,
+}
+
+static APPS: Table<Mutex<Option<App>>> = Table::new(Kind::App);
+
+/// Makes an app without routes.
+///
+/// # Safety
+/// `out` must be NULL or point to a `highwire_app`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_app_new(out: *mut highwire_app) -> highwire_result {
+    guarded(|| {
+        if out.is_null() {
+            return null("out");
+        }
+        let handle = APPS.add(Arc::new(Mutex::new(Some(App::new()))));
+        // SAFETY: as the caller promises.
+        unsafe { give(out, handle, "out") }
+    })
+}
+
+/// Frees an app for which no server was made.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_app_free(app: highwire_app) -> highwire_result {
+    guarded(|| APPS.remove(app).map(drop))
+}
+
+/// Changes an app.
+pub(crate) fn change(app: highwire_app, act: impl FnOnce(App) -> App) -> Result<(), Failed> {
+    let app = APPS.get(app)?;
+    let mut place = app.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(before) = place.take() else {
+        return failed(HIGHWIRE_WRONG_STATE, "the app belongs to a server already");
+    };
+    *place = Some(act(before));
+    Ok(())
+}
+
+/// Takes an app out of its table, for a server.
+pub(crate) fn take(app: highwire_app) -> Result<App, Failed> {
+    let app = APPS.remove(app)?;
+    let taken = app.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match taken {
+        Some(app) => Ok(app),
+        None => failed(HIGHWIRE_WRONG_STATE, "the app belongs to a server already"),
+    }
+}
+
+/// Returns an error for a path that no route can have. The server reports all other mistakes.
+pub(crate) fn check_path(path: &str) -> Result<(), Failed> {
+    if path.starts_with('/') {
+        return Ok(());
+    }
+    failed(HIGHWIRE_INVALID_ARGUMENT, format!("the path {path:?} does not begin with a slash"))
+}
+
+/// Returns the program's handler as one of an app.
+pub(crate) fn handler(
+    function: highwire_handler,
+    data: *mut c_void,
+    body: i32,
+) -> Result<impl highwire::Handler<highwire::Directly>, Failed> {
+    let Some(function) = function else { return null("handler") };
+    let body = match body {
+        0 => BodyUse::None,
+        1 => BodyUse::Whole,
+        2 => BodyUse::Parts,
+        other => return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{other} is not a highwire_body_use")),
+    };
+    let handler = Handler { function, data: Data(data), body };
+    Ok(direct(body, move |request| call(&handler, request)))
+}
+
+/// Adds a route: a method, or `*` for all methods, and a path such as `/users/{id}` or `/files/{*rest}`. `body` is a
+/// `highwire_body_use`. The handler may be called on every worker's thread at the same time, and `data` must be valid until the
+/// server has ended. GET also answers HEAD.
+///
+/// # Safety
+/// `method` and `path` must be NULL or end with a NUL; `handler` must be a function of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_app_route(
+    app: highwire_app,
+    method: *const c_char,
+    path: *const c_char,
+    body: i32,
+    handler: highwire_handler,
+    data: *mut c_void,
+) -> highwire_result {
+    guarded(|| {
+        // SAFETY: as the caller promises.
+        let (method, path) = unsafe { (text(method, "method")?, text(path, "path")?) };
+        check_path(path)?;
+        let handler = self::handler(handler, data, body)?;
+        if method == "*" {
+            return change(app, |app| app.any(path, handler));
+        }
+        let Ok(method) = Method::from_bytes(method.as_bytes()) else {
+            return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{method:?} is not a method"));
+        };
+        change(app, |app| app.route(method, path, handler))
+    })
+}
+
+/// Sets the handler of requests for which there is no route. Without it they get 404.
+///
+/// # Safety
+/// `handler` must be a function of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_app_fallback(
+    app: highwire_app,
+    body: i32,
+    handler: highwire_handler,
+    data: *mut c_void,
+) -> highwire_result {
+    guarded(|| {
+        let handler = self::handler(handler, data, body)?;
+        change(app, |app| app.fallback(handler))
+    })
+}
+
+/// Changes a setting: see [`highwire_option`]. Contradictions are reported by `highwire_server_new`.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_app_set(app: highwire_app, option: i32, value: u64) -> highwire_result {
+    guarded(|| {
+        let mut result = Ok(());
+        change(app, |app| app.configure(|config| result = set(config, option, value)))?;
+        result
+    })
+}
+
+/// Sets the value of the `Server` field; NULL means no such field.
+///
+/// # Safety
+/// `name` must be NULL or end with a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_app_server_name(app: highwire_app, name: *const c_char) -> highwire_result {
+    guarded(|| {
+        let name = if name.is_null() {
+            None
+        } else {
+            // SAFETY: as the caller promises.
+            Some(unsafe { text(name, "name") }?.to_string())
+        };
+        change(app, |app| app.configure(|config| config.server_name = name))
+    })
+}
+
+fn set(config: &mut Config, option: i32, value: u64) -> Result<(), Failed> {
+    use highwire_option as o;
+    let size = usize::try_from(value).unwrap_or(usize::MAX);
+    let number = u32::try_from(value).unwrap_or(u32::MAX);
+    let (is_on, time) = (value != 0, Duration::from_millis(value));
+    let is = |wanted: highwire_option| option == wanted as i32;
+    match () {
+        () if is(o::HIGHWIRE_WORKERS) => config.workers = size,
+        () if is(o::HIGHWIRE_PIN) => config.pin = is_on,
+        () if is(o::HIGHWIRE_ENGINE) => {
+            config.engine = match value {
+                0 => Engine::Auto,
+                1 => Engine::Uring,
+                2 => Engine::Readiness,
+                3 => Engine::Threads,
+                _ => return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{value} is not an engine, 0 to 3")),
+            }
+        }
+        () if is(o::HIGHWIRE_BALANCE) => {
+            config.balance = match value {
+                0 => Balance::ReusePort,
+                1 => Balance::Handoff,
+                _ => return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{value} is not a way to balance, 0 or 1")),
+            }
+        }
+        () if is(o::HIGHWIRE_BACKLOG) => config.socket.backlog = number.min(i32::MAX as u32) as _,
+        () if is(o::HIGHWIRE_HTTP1) => config.http1 = is_on,
+        () if is(o::HIGHWIRE_HTTP2_CLEARTEXT) => config.http2_cleartext = is_on,
+        () if is(o::HIGHWIRE_HTTP2_TLS) => config.http2_tls = is_on,
+        () if is(o::HIGHWIRE_MEMORY) => config.memory = Some(size),
+        () if is(o::HIGHWIRE_CONNECTIONS) => config.limits.connections = Some(number),
+        () if is(o::HIGHWIRE_CONNECTIONS_A_PEER) => config.limits.connections_a_peer = number,
+        () if is(o::HIGHWIRE_REQUESTS_A_CONNECTION) => config.limits.requests_a_connection = number,
+        () if is(o::HIGHWIRE_BODY_BYTES) => config.limits.body_bytes = value,
+        () if is(o::HIGHWIRE_STREAMED_BODY_BYTES) => config.limits.streamed_body_bytes = value,
+        () if is(o::HIGHWIRE_HEAD_BYTES) => config.parser.head_bytes = number,
+        () if is(o::HIGHWIRE_ACCESS_LOG) => config.access_log = is_on,
+        () if is(o::HIGHWIRE_HANDSHAKE_MS) => config.timeouts.handshake = time,
+        () if is(o::HIGHWIRE_HEAD_MS) => config.timeouts.head = time,
+        () if is(o::HIGHWIRE_BODY_MS) => config.timeouts.body = time,
+        () if is(o::HIGHWIRE_BODY_RATE) => config.timeouts.body_rate = number,
+        () if is(o::HIGHWIRE_IDLE_MS) => config.timeouts.idle = time,
+        () if is(o::HIGHWIRE_WRITE_MS) => config.timeouts.write = time,
+        () if is(o::HIGHWIRE_HANDLER_MS) => config.timeouts.handler = time,
+        () if is(o::HIGHWIRE_LINGER_MS) => config.timeouts.linger = time,
+        () if is(o::HIGHWIRE_SHUTDOWN_MS) => config.timeouts.shutdown = time,
+        () => return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{option} is not a highwire_option")),
+    }
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! Requests that are answered later: a copy of the head and the body, and the right to answer.
+
+use crate::receive;
+use crate::request::{highwire_string, peer_text};
+use bytes::Bytes;
+use highwire::{BodyUse, FromRequest, Reply, Request, Response};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+/// A part of the copy, as positions in its text.
+type Part = (u32, u32);
+
+/// A request that is answered later.
+pub(crate) struct Deferred {
+    /// The method, the target, the path, the query, the authority, and the names and values of the fields.
+    text: Box<[u8]>,
+    method: Part,
+    target: Part,
+    path: Part,
+    query: Option<Part>,
+    authority: Part,
+    fields: Vec<(Part, Part)>,
+    params: Vec<(String, String)>,
+    pub(crate) body: Bytes,
+    pub(crate) peer: String,
+    pub(crate) version: http::Version,
+    pub(crate) is_secure: bool,
+    /// True if the route takes the body in parts.
+    pub(crate) takes_parts: bool,
+    reply: Mutex<Option<Reply>>,
+    /// Decoded values that were given to the program.
+    decoded: Mutex<Vec<Box<str>>>,
+}
+
+/// The deferred requests, by handle. There are several maps, so that threads seldom wait for each other.
+static REQUESTS: LazyLock<Vec<Mutex<Requests>>> = LazyLock::new(|| (0..MAPS).map(|_| Mutex::default()).collect());
+
+type Requests = HashMap<u64, Arc<Deferred>>;
+
+const MAPS: u64 = 16;
+
+fn map(handle: u64) -> MutexGuard<'static, Requests> {
+    // A thread takes 65,536 numbers at a time.
+    REQUESTS[(handle % MAPS) as usize].lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Copies a request, takes the right to answer it, and adds it to the table.
+///
+/// # Errors
+/// Returns a response if the request's body is not as its route takes it.
+pub(crate) fn keep(
+    handle: u64,
+    request: &mut Request<'_>,
+    body_use: BodyUse,
+    body: Option<Bytes>,
+) -> Result<Arc<Deferred>, Response> {
+    let body = match (body_use, body) {
+        (BodyUse::Whole, None) => request.take_body()?,
+        (_, body) => body.unwrap_or_default(),
+    };
+    if body_use == BodyUse::Parts {
+        receive::keep(handle, request.take_parts()?);
+    }
+    let mut text = Vec::new();
+    let mut add = |bytes: &[u8]| {
+        let start = text.len() as u32;
+        text.extend_from_slice(bytes);
+        (start, text.len() as u32)
+    };
+    let deferred = Deferred {
+        method: add(request.method().as_bytes()),
+        target: add(request.target().as_bytes()),
+        path: add(request.path().as_bytes()),
+        query: request.query().map(|query| add(query.as_bytes())),
+        authority: add(request.authority().as_bytes()),
+        fields: request.headers().map(|(name, value)| (add(name.as_bytes()), add(value))).collect(),
+        params: request.params().iter().map(|(name, value)| (name.to_string(), value)).collect(),
+        body,
+        peer: peer_text(request.peer()),
+        version: request.version(),
+        is_secure: request.is_secure(),
+        takes_parts: body_use == BodyUse::Parts,
+        reply: Mutex::new(Some(Reply::from_request(request)?)),
+        decoded: Mutex::default(),
+        text: text.into(),
+    };
+    let deferred = Arc::new(deferred);
+    map(handle).insert(handle, deferred.clone());
+    Ok(deferred)
+}
+
+/// Returns a deferred request.
+pub(crate) fn get(handle: u64) -> Option<Arc<Deferred>> {
+    map(handle).get(&handle).cloned()
+}
+
+/// Removes a deferred request, and returns the right to answer it. The handle is invalid from now on.
+pub(crate) fn take(handle: u64) -> Option<Reply> {
+    let deferred = map(handle).remove(&handle)?;
+    receive::forget(handle);
+    deferred.reply.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+impl Deferred {
+    fn of(&self, (start, end): Part) -> &[u8] {
+        &self.text[start as usize..end as usize]
+    }
+
+    fn str(&self, part: Part) -> &str {
+        std::str::from_utf8(self.of(part)).unwrap_or_default()
+    }
+
+    pub(crate) fn method(&self) -> &str {
+        self.str(self.method)
+    }
+
+    pub(crate) fn target(&self) -> &str {
+        self.str(self.target)
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.str(self.path)
+    }
+
+    pub(crate) fn query(&self) -> Option<&str> {
+        self.query.map(|query| self.str(query))
+    }
+
+    pub(crate) fn authority(&self) -> &str {
+        self.str(self.authority)
+    }
+
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.fields.iter().map(|&(name, value)| (self.str(name), self.of(value)))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&[u8]> {
+        let found = self.headers().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+        let authority = || Some(self.of(self.authority)).filter(|host| !host.is_empty());
+        if found.is_none() && name.eq_ignore_ascii_case("host") { authority() } else { found }
+    }
+
+    pub(crate) fn param(&self, name: &str) -> Option<highwire_string> {
+        let found = self.params.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| highwire_string::of(value.as_bytes()))
+    }
+
+    /// Keeps a decoded value until the request is answered.
+    pub(crate) fn keep(&self, value: String) -> highwire_string {
+        let value = value.into_boxed_str();
+        let string = highwire_string::of(value.as_bytes());
+        self.decoded.lock().unwrap_or_else(PoisonError::into_inner).push(value);
+        string
+    }
+
+    /// Returns true if the client still waits for the answer.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.reply.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Reply::is_wanted)
+    }
+}

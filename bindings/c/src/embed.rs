@@ -1,0 +1,174 @@
+//! A server inside a loop of the program: one descriptor to wait for, and a turn.
+
+use crate::result::{
+    Failed, HIGHWIRE_INVALID_HANDLE, HIGHWIRE_SYSTEM, HIGHWIRE_WRONG_THREAD, engine, failed, give, guarded,
+    highwire_result, null,
+};
+use crate::server::{begin, counts, highwire_server, highwire_stats};
+use highwire::server::Worker;
+use highwire_io::{Driver, Readiness, Uring};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A server inside a loop of the program. It belongs to the thread that made it.
+pub type highwire_loop = u64;
+
+/// A worker over a driver that is chosen at run time.
+trait Turns {
+    fn descriptor(&mut self) -> highwire::Result<i32>;
+    fn turn(&mut self) -> highwire::Result<bool>;
+    fn shutdown(&self);
+    fn stats(&self) -> highwire_stats;
+}
+
+impl<D: Driver> Turns for Worker<D> {
+    fn descriptor(&mut self) -> highwire::Result<i32> {
+        Worker::descriptor(self)
+    }
+    fn turn(&mut self) -> highwire::Result<bool> {
+        self.turn_ready()
+    }
+    fn shutdown(&self) {
+        Worker::shutdown(self);
+    }
+    fn stats(&self) -> highwire_stats {
+        counts(Worker::stats(self), self.connections())
+    }
+}
+
+thread_local! {
+    /// The loops of this thread. `None` while a turn runs.
+    static LOOPS: RefCell<HashMap<u64, Option<Box<dyn Turns>>>> = RefCell::default();
+}
+
+const KIND: u64 = (crate::handles::Kind::Loop as u64) << 56;
+
+/// Runs the server inside a loop of this thread, with one worker. `engine` is 0 for io_uring or else epoll, 1 for io_uring, 2
+/// for epoll. The server's handle then only frees it.
+///
+/// Wait until `highwire_loop_descriptor` is readable, without a timeout, and then call `highwire_loop_turn`. Call that once before the
+/// first wait, too.
+///
+/// # Safety
+/// `out` must be NULL or point to a `highwire_loop`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_loop_new(
+    server: highwire_server,
+    engine: i32,
+    out: *mut highwire_loop,
+) -> highwire_result {
+    guarded(|| {
+        if out.is_null() {
+            return null("out");
+        }
+        let server = begin(server)?;
+        let driver = match engine {
+            0 | 1 => match Uring::new() {
+                Ok(driver) => Some(driver),
+                Err(_) if engine == 0 => None,
+                Err(error) => return failed(HIGHWIRE_SYSTEM, format!("io_uring is unavailable: {error}")),
+            },
+            _ => None,
+        };
+        let worker: Box<dyn Turns> = match driver {
+            Some(driver) => Box::new(crate::result::engine(server.into_worker(driver))?),
+            None => {
+                let driver = Readiness::new().map_err(|error| (HIGHWIRE_SYSTEM, error.to_string()))?;
+                Box::new(crate::result::engine(server.into_worker(driver))?)
+            }
+        };
+        // SAFETY: as the caller promises.
+        unsafe { give(out, add(worker), "out") }
+    })
+}
+
+fn add(worker: Box<dyn Turns>) -> highwire_loop {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let handle = KIND | NEXT.fetch_add(1, Ordering::Relaxed);
+    LOOPS.with_borrow_mut(|loops| loops.insert(handle, Some(worker)));
+    handle
+}
+
+/// Calls `act` with a loop of this thread. Its handlers may call functions of other loops, so the table is not borrowed
+/// meanwhile.
+fn with<R>(handle: highwire_loop, act: impl FnOnce(&mut dyn Turns) -> highwire::Result<R>) -> Result<R, Failed> {
+    let taken = LOOPS.with_borrow_mut(|loops| loops.get_mut(&handle).map(Option::take));
+    let mut worker = match taken {
+        Some(Some(worker)) => worker,
+        Some(None) => return failed(HIGHWIRE_WRONG_THREAD, "a turn of this loop runs already"),
+        None => return failed(HIGHWIRE_INVALID_HANDLE, "this thread has no such loop"),
+    };
+    let result = act(&mut *worker);
+    LOOPS.with_borrow_mut(|loops| match loops.get_mut(&handle) {
+        Some(place) => *place = Some(worker),
+        // A handler has freed the loop.
+        None => drop(worker),
+    });
+    engine(result)
+}
+
+/// Gives the descriptor that is readable when a turn would do something. It belongs to the loop.
+///
+/// # Safety
+/// `out` must be NULL or point to an `int`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_loop_descriptor(handle: highwire_loop, out: *mut i32) -> highwire_result {
+    guarded(|| {
+        let descriptor = with(handle, |worker| worker.descriptor())?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, descriptor, "out") }
+    })
+}
+
+/// Does what there is to do, without waiting. Gives 1 if the server has ended after a shutdown, and 0 otherwise.
+///
+/// # Safety
+/// `has_ended` must be NULL or point to an `int`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_loop_turn(handle: highwire_loop, has_ended: *mut i32) -> highwire_result {
+    guarded(|| {
+        let ended = with(handle, |worker| worker.turn())?;
+        if has_ended.is_null() {
+            return Ok(());
+        }
+        // SAFETY: as the caller promises.
+        unsafe { give(has_ended, i32::from(ended), "has_ended") }
+    })
+}
+
+/// Begins a graceful shutdown. Go on with turns until one says that the server has ended.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_loop_shutdown(handle: highwire_loop) -> highwire_result {
+    guarded(|| {
+        with(handle, |worker| {
+            worker.shutdown();
+            Ok(())
+        })
+    })
+}
+
+/// Gives the counts of the server.
+///
+/// # Safety
+/// `out` must be NULL or point to a `highwire_stats`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_loop_stats(handle: highwire_loop, out: *mut highwire_stats) -> highwire_result {
+    guarded(|| {
+        let stats = with(handle, |worker| Ok(worker.stats()))?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, stats, "out") }
+    })
+}
+
+/// Frees a loop, and cuts its connections.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_loop_free(handle: highwire_loop) -> highwire_result {
+    guarded(|| match LOOPS.with_borrow_mut(|loops| loops.remove(&handle)) {
+        Some(worker) => {
+            drop(worker);
+            Ok(())
+        }
+        None => failed(HIGHWIRE_INVALID_HANDLE, "this thread has no such loop"),
+    })
+}

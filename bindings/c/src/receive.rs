@@ -1,0 +1,118 @@
+//! Request bodies in parts. They belong to their worker, so only its thread may ask for a part.
+
+use crate::request::{Data, defer, highwire_request};
+use crate::result::{
+    HIGHWIRE_GONE, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD, failed,
+    guarded, highwire_result,
+};
+use bytes::Bytes;
+use highwire::Body;
+use highwire::body::BodyError;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr;
+
+/// Gets a part of a request's body, which is valid until the callback returns. After the last part `length` is 0. If the body
+/// does not come whole, `result` is `HIGHWIRE_GONE`, and `highwire_last_error` has the reason.
+pub type highwire_part_callback = Option<
+    unsafe extern "C" fn(
+        request: highwire_request,
+        result: highwire_result,
+        part: *const c_void,
+        length: usize,
+        data: *mut c_void,
+    ),
+>;
+
+thread_local! {
+    /// The bodies of this worker's deferred requests. `None` while a task waits for a part.
+    static BODIES: RefCell<HashMap<u64, Option<Body>>> = RefCell::default();
+}
+
+/// The number of bodies above which those are looked for whose requests were answered by another thread after their clients
+/// were gone. No worker learns about these.
+const MANY: usize = 64;
+
+/// Keeps the body of a request that is being deferred.
+pub(crate) fn keep(handle: u64, body: Body) {
+    let dropped: Vec<Option<Body>> = BODIES.with_borrow_mut(|bodies| {
+        let is_full = bodies.len() >= MANY && bodies.len() == bodies.capacity();
+        let dead = |handle: &u64, _: &mut Option<Body>| is_full && crate::deferred::get(*handle).is_none();
+        let dropped = bodies.extract_if(dead).map(|(_, body)| body).collect();
+        bodies.insert(handle, Some(body));
+        dropped
+    });
+    drop(dropped);
+}
+
+/// Drops the body of a request that is answered, if this is its worker's thread. The answer itself is made there, and then
+/// calls this.
+pub(crate) fn forget(handle: u64) {
+    let body = BODIES.try_with(|bodies| bodies.borrow_mut().remove(&handle));
+    drop(body);
+}
+
+/// Asks for the next part of a request's body, whose route takes it in parts. The callback is called once, later, on the
+/// worker's thread. Ask again for the next part, in the callback or later; until then the client must wait once a buffer
+/// is full.
+///
+/// The request is deferred, so it must be answered later.
+///
+/// # Safety
+/// `callback` must be a function of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_request_read(
+    request: highwire_request,
+    callback: highwire_part_callback,
+    data: *mut c_void,
+) -> highwire_result {
+    guarded(|| {
+        let Some(callback) = callback else { return crate::result::null("callback") };
+        let data = Data(data);
+        if !defer(request)?.takes_parts {
+            return failed(HIGHWIRE_WRONG_STATE, "the route does not take the body in parts");
+        }
+        let taken = BODIES.with_borrow_mut(|bodies| bodies.get_mut(&request).map(Option::take));
+        let mut body = match taken {
+            Some(Some(body)) => body,
+            Some(None) => return failed(HIGHWIRE_WRONG_STATE, "another call waits for a part already"),
+            None => return failed(HIGHWIRE_WRONG_THREAD, "only the request's worker may read its body"),
+        };
+        highwire::spawn(async move {
+            let part = body.next().await;
+            // The request may have been answered meanwhile. Its body then ends here.
+            let is_open = crate::deferred::get(request).is_some();
+            if !is_open {
+                return forget(request);
+            }
+            BODIES.with_borrow_mut(|bodies| bodies.insert(request, Some(body)));
+            tell(request, part, callback, data);
+        });
+        Ok(())
+    })
+}
+
+fn tell(
+    request: highwire_request,
+    part: Option<Result<Bytes, BodyError>>,
+    callback: unsafe extern "C" fn(highwire_request, highwire_result, *const c_void, usize, *mut c_void),
+    data: Data,
+) {
+    let (result, part) = match part {
+        Some(Ok(part)) => (HIGHWIRE_OK, part),
+        None => (HIGHWIRE_OK, Bytes::new()),
+        Some(Err(error)) => (guarded(|| failed(reason(error), error.to_string())), Bytes::new()),
+    };
+    let pointer = if part.is_empty() { ptr::null() } else { part.as_ptr() };
+    // SAFETY: the program has given the function as one of this type. It is C's and does not unwind. The bytes live until it
+    // returns.
+    unsafe { callback(request, result, pointer.cast(), part.len(), data.0) };
+}
+
+fn reason(error: BodyError) -> highwire_result {
+    match error {
+        BodyError::TooLarge => HIGHWIRE_INVALID_ARGUMENT,
+        _ => HIGHWIRE_GONE,
+    }
+}

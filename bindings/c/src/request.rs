@@ -1,0 +1,640 @@
+//! Requests as a program's handler sees them.
+//!
+//! While a handler runs, its request is borrowed from the connection. [`Current`] is on the stack of the call, and a cell of
+//! the thread points to it, so that reading and answering a request costs no table and no copy. Calls may nest, because a
+//! handler may run a turn of another loop, so each `Current` knows the one around it.
+
+use crate::deferred::{self, Deferred};
+use crate::result::{
+    Failed, HIGHWIRE_INVALID_HANDLE, HIGHWIRE_NOT_FOUND, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, failed, give, guarded,
+    highwire_result, text,
+};
+use bytes::Bytes;
+use highwire::{BodyUse, Peer, Request, Response};
+use percent_encoding::percent_decode_str;
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::ffi::{c_char, c_void};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A request: a number that is never used again.
+pub type highwire_request = u64;
+
+/// Bytes that the library owns. They do not end with a NUL. Print them with `%.*s`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct highwire_string {
+    /// The first byte, or NULL if there is nothing.
+    pub data: *const c_char,
+    /// The number of bytes.
+    pub length: usize,
+}
+
+impl highwire_string {
+    pub(crate) const NONE: highwire_string = highwire_string { data: ptr::null(), length: 0 };
+
+    pub(crate) fn of(bytes: &[u8]) -> highwire_string {
+        highwire_string { data: bytes.as_ptr().cast(), length: bytes.len() }
+    }
+}
+
+/// Handles a request. `data` is what was given with the route. The handler answers with `highwire_respond` or another
+/// function, or it returns and answers later on the same thread, or it calls `highwire_request_defer` and answers later from
+/// any thread.
+pub type highwire_handler = Option<unsafe extern "C" fn(request: highwire_request, data: *mut c_void)>;
+
+/// A value of the program that is passed to its callbacks.
+#[derive(Clone, Copy)]
+pub(crate) struct Data(pub(crate) *mut c_void);
+
+// SAFETY: the library never uses the pointer, and passes it to the program's callbacks on any thread, as documented.
+unsafe impl Send for Data {}
+// SAFETY: as above.
+unsafe impl Sync for Data {}
+
+/// A handler of the program.
+#[derive(Clone, Copy)]
+pub(crate) struct Handler {
+    pub(crate) function: unsafe extern "C" fn(highwire_request, *mut c_void),
+    pub(crate) data: Data,
+    pub(crate) body: BodyUse,
+}
+
+/// The request whose handler runs.
+pub(crate) struct Current {
+    handle: u64,
+    /// The request, whose lifetime ends after the call.
+    request: *mut Request<'static>,
+    pub(crate) answer: Option<Response>,
+    /// The request's copy, if it was deferred.
+    pub(crate) deferred: Option<Arc<Deferred>>,
+    body_use: BodyUse,
+    /// The whole body, after it was taken from the request.
+    body: Option<Bytes>,
+    /// Decoded values that were given to the handler.
+    decoded: Vec<Box<str>>,
+    previous: *mut Current,
+}
+
+thread_local! {
+    static CURRENT: Cell<*mut Current> = const { Cell::new(ptr::null_mut()) };
+    /// The next number of a request, and the end of this thread's numbers.
+    static NUMBERS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// The kind of these handles: see [`handles`](crate::handles).
+const KIND: u64 = (crate::handles::Kind::Request as u64) << 56;
+
+/// The numbers that a thread takes at a time.
+const BLOCK: u64 = 1 << 16;
+
+fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NUMBERS.with(|numbers| {
+        let (mut next, mut end) = numbers.get();
+        if next == end {
+            next = NEXT.fetch_add(BLOCK, Ordering::Relaxed);
+            end = next + BLOCK;
+        }
+        numbers.set((next + 1, end));
+        KIND | (next & ((1 << 56) - 1))
+    })
+}
+
+/// Calls the program's handler for a request. Returns the answer, or `None` if the request was deferred.
+pub(crate) fn call(handler: &Handler, request: &mut Request<'_>) -> Option<Response> {
+    let mut current = Current {
+        handle: next_number(),
+        request: ptr::from_mut(request).cast(),
+        answer: None,
+        deferred: None,
+        body_use: handler.body,
+        body: None,
+        decoded: Vec::new(),
+        previous: CURRENT.get(),
+    };
+    let handle = current.handle;
+    let place = &raw mut current;
+    CURRENT.set(place);
+    // SAFETY: the program has given the function as one of this type. It is C's and does not unwind.
+    unsafe { (handler.function)(handle, handler.data.0) };
+    // SAFETY: `place` points to `current`, which nothing else uses now.
+    let current = unsafe { &mut *place };
+    CURRENT.set(current.previous);
+    if current.answer.is_none() && current.deferred.is_none() {
+        // The program will answer later on this thread.
+        if let Err(response) = current.defer() {
+            return Some(response);
+        }
+    }
+    current.answer.take()
+}
+
+impl Current {
+    fn request(&mut self) -> &mut Request<'static> {
+        // SAFETY: the request lives until `call` returns, and `CURRENT` names this value only until then. The reference is
+        // not given to anything that lives longer.
+        unsafe { &mut *self.request }
+    }
+
+    /// Makes the request one that can be answered later.
+    fn defer(&mut self) -> Result<Arc<Deferred>, Response> {
+        if let Some(deferred) = &self.deferred {
+            return Ok(deferred.clone());
+        }
+        let (handle, body_use, body) = (self.handle, self.body_use, self.body.take());
+        let deferred = deferred::keep(handle, self.request(), body_use, body)?;
+        self.deferred = Some(deferred.clone());
+        Ok(deferred)
+    }
+
+    fn body(&mut self) -> Bytes {
+        if let Some(deferred) = &self.deferred {
+            return deferred.body.clone();
+        }
+        if self.body.is_none() && self.body_use == BodyUse::Whole {
+            self.body = self.request().take_body().ok();
+        }
+        self.body.clone().unwrap_or_default()
+    }
+}
+
+/// Calls `act` with the current request of this thread that has this handle, if there is one. `act` must not call the
+/// program.
+pub(crate) fn with_current<R>(handle: u64, act: impl FnOnce(&mut Current) -> R) -> Option<R> {
+    let mut place = CURRENT.get();
+    while !place.is_null() {
+        // SAFETY: the cell and each `previous` point to values of calls that have not returned. Nothing else refers to them
+        // while `act` runs, because `act` does not call the program.
+        let current = unsafe { &mut *place };
+        if current.handle == handle {
+            return Some(act(current));
+        }
+        place = current.previous;
+    }
+    None
+}
+
+/// Returns a deferred request by its handle, which `with_current` did not find.
+pub(crate) fn deferred_request(handle: u64) -> Result<Arc<Deferred>, Failed> {
+    deferred::get(handle).ok_or((HIGHWIRE_INVALID_HANDLE, format!("{handle:#x} is not a request, or it was answered")))
+}
+
+/// Returns the deferred request of a handle, and defers it first if its handler runs on this thread.
+pub(crate) fn defer(handle: u64) -> Result<Arc<Deferred>, Failed> {
+    match with_current(handle, |current| if current.answer.is_some() { None } else { Some(current.defer()) }) {
+        Some(None) => failed(HIGHWIRE_WRONG_STATE, "the request was answered already"),
+        Some(Some(Ok(deferred))) => Ok(deferred),
+        Some(Some(Err(_))) => failed(HIGHWIRE_WRONG_STATE, "the request cannot be answered later"),
+        None => deferred_request(handle),
+    }
+}
+
+/// Finds a part of a request: in the borrowed one, or in the copy of a deferred one.
+fn part<R>(
+    handle: u64,
+    borrowed: impl FnOnce(&mut Current) -> Option<R>,
+    kept: impl FnOnce(&Deferred) -> Option<R>,
+) -> Result<R, Failed> {
+    let found = match with_current(handle, |current| match current.deferred.clone() {
+        None => Ok(borrowed(current)),
+        // The strings must live as long as the request, and not only until its handler returns.
+        Some(deferred) => Err(deferred),
+    }) {
+        Some(Ok(found)) => found,
+        Some(Err(deferred)) => kept(&deferred),
+        None => kept(&*deferred_request(handle)?),
+    };
+    found.ok_or((HIGHWIRE_NOT_FOUND, "the request has no such part".to_string()))
+}
+
+fn string(text: &str) -> Option<highwire_string> {
+    Some(highwire_string::of(text.as_bytes()))
+}
+
+/// Gives the method, such as `GET`. Strings of a request are valid until its handler returns; those of a deferred request until
+/// it is answered.
+///
+/// # Safety
+/// `out` must be NULL or point to a `highwire_string`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_request_method(
+    request: highwire_request,
+    out: *mut highwire_string,
+) -> highwire_result {
+    guarded(|| {
+        let found = part(request, |current| string(current.request().method()), |deferred| string(deferred.method()))?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, found, "out") }
+    })
+}
+
+/// Gives the whole target as it was sent.
+///
+/// # Safety
+/// `out` must be NULL or point to a `highwire_string`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_request_target(
+    request: highwire_request,
+    out: *mut highwire_string,
+) -> highwire_result {
+    guarded(|| {
+        let found = part(request, |current| string(current.request().target()), |deferred| string(deferred.target()))?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, found, "out") }
+    })
+}
+
+/// Gives the path as it was sent, without the query. It may be percent-encoded.
+///
+/// # Safety
+/// `out` must be NULL or point to a `highwire_string`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_request_path(
+    request: highwire_request,
+    out: *mut highwire_string,
+) -> highwire_result {
+    guarded(|| {
+        let found = part(request, |current| string(current.request().path()), |deferred| string(deferred.path()))?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, found, "out") }
+    })
+}
+
+/// Gives the query as it was sent, without the question mark, or `HIGHWIRE_NOT_FOUND`.
+///
+/// # Safety
+/// `out` must be NULL or point to a `highwire_string`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_request_query(
+    request: highwire_request,
+    out: *mut highwire_string,
+) -> highwire_result {
+    guarded(|| {
+        let found = part(
+            request,
+            |current| current.request().query().and_then(string),
+            |deferred| deferred.query().and_then(string),
+        )?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, found, "out") }
+    })
+}
+
+/// Gives the host that the request is for, such as `example.com:8080`. It is empty if the request names none.
+///
+/// # Safety
+/// `out` must be NULL or point to a `highwire_string`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_request_authority(
+    request: highwire_request,
+    out: *mut highwire_string,
+) -> highwire_result {
+    guarded(|| {
+        let found =
+            part(request, |current| string(current.request().authority()), |deferred| string(deferred.authority()))?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, found, "out") }
+    })
+}
+
+/// Gives the value of the first header field of that name, or `HIGHWIRE_NOT_FOUND`. The case of the name does not matter.
+///
+/// # Safety
+/// `name` must be NULL or end with a NUL; `out` must be NULL or point to a `highwire_string`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_request_header(
+    request: highwire_request,
+    name: *const c_char,
+    out: *mut highwire_string,
+) -> highwire_result {
+    guarded(|| {
+        // SAFETY: as the caller promises.
+        let name = unsafe { text(name, "name") }?;
+        let found = part(
+            request,
+            |current| current.request().header(name).map(highwire_string::of),
+            |deferred| deferred.header(name).map(highwire_string::of),
+        )?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, found, "out") }
+    })
+}
+
+/// Gives the name, as it was sent, and the value of the header field with this index, from 0 on, or `HIGHWIRE_NOT_FOUND`
+/// behind the last one. Fields have the order in which they were sent.
+///
+/// # Safety
+/// `name` and `value` must be NULL or point to a `highwire_string`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_request_header_at(
+    request: highwire_request,
+    index: usize,
+    name: *mut highwire_string,
+    value: *mut highwire_string,
+) -> highwire_result {
+    guarded(|| {
+        let strings = |(name, value): (&str, &[u8])| (highwire_string::of(name.as_bytes()), highwire_string::of(value));
+        let (its_name, its_value) = part(
+            request,
+            |current| current.request().headers().nth(index).map(strings),
+            |deferred| deferred.headers().nth(index).map(strings),
+        )?;
+        // SAFETY: as the caller promises.
+        unsafe { give(name, its_name, "name") }?;
+        // SAFETY: as the caller promises.
+        unsafe { give(value, its_value, "value") }
+    })
+}
+
+/// Gives the decoded value of a parameter of the route's path, such as `id` of `/users/{id}`, or `HIGHWIRE_NOT_FOUND`.
+///
+/// # Safety
+/// As [`highwire_request_header`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_request_param(
+    request: highwire_request,
+    name: *const c_char,
+    out: *mut highwire_string,
+) -> highwire_result {
+    guarded(|| {
+        // SAFETY: as the caller promises.
+        let name = unsafe { text(name, "name") }?;
+        let found = part(
+            request,
+            |current| {
+                let value = current.request().params().get(name)?;
+                Some(current.keep(value))
+            },
+            |deferred| deferred.param(name),
+        )?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, found, "out") }
+    })
+}
+
+/// Gives the decoded value of the first parameter of that name in the query, or `HIGHWIRE_NOT_FOUND`. A name without a value
+/// has an empty one.
+///
+/// # Safety
+/// As [`highwire_request_header`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_request_query_param(
+    request: highwire_request,
+    name: *const c_char,
+    out: *mut highwire_string,
+) -> highwire_result {
+    guarded(|| {
+        // SAFETY: as the caller promises.
+        let name = unsafe { text(name, "name") }?;
+        let found = part(
+            request,
+            |current| {
+                let value = form_value(current.request().query()?, name)?;
+                Some(current.keep(value))
+            },
+            |deferred| Some(deferred.keep(form_value(deferred.query()?, name)?)),
+        )?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, found, "out") }
+    })
+}
+
+/// Gives the decoded value of the first field of that name in a body of `application/x-www-form-urlencoded`, or
+/// `HIGHWIRE_NOT_FOUND`. The route must take the body whole.
+///
+/// # Safety
+/// As [`highwire_request_header`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_request_form_param(
+    request: highwire_request,
+    name: *const c_char,
+    out: *mut highwire_string,
+) -> highwire_result {
+    guarded(|| {
+        // SAFETY: as the caller promises.
+        let name = unsafe { text(name, "name") }?;
+        let is_form = |content_type: Option<&[u8]>| {
+            let essence = content_type.unwrap_or_default().split(|&byte| byte == b';').next().unwrap_or_default();
+            essence.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
+        };
+        let found = part(
+            request,
+            |current| {
+                let body = current.body();
+                let body =
+                    std::str::from_utf8(&body).ok().filter(|_| is_form(current.request().header("content-type")))?;
+                let value = form_value(body, name)?;
+                Some(current.keep(value))
+            },
+            |deferred| {
+                let body =
+                    std::str::from_utf8(&deferred.body).ok().filter(|_| is_form(deferred.header("content-type")))?;
+                Some(deferred.keep(form_value(body, name)?))
+            },
+        )?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, found, "out") }
+    })
+}
+
+/// Gives the value of a cookie, without the quotes around it, or `HIGHWIRE_NOT_FOUND`.
+///
+/// # Safety
+/// As [`highwire_request_header`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_request_cookie(
+    request: highwire_request,
+    name: *const c_char,
+    out: *mut highwire_string,
+) -> highwire_result {
+    guarded(|| {
+        // SAFETY: as the caller promises.
+        let name = unsafe { text(name, "name") }?;
+        let found = part(
+            request,
+            |current| {
+                let mut lines = current.request().headers().filter(|(field, _)| field.eq_ignore_ascii_case("cookie"));
+                lines.find_map(|(_, value)| cookie(value, name)).map(highwire_string::of)
+            },
+            |deferred| {
+                let mut lines = deferred.headers().filter(|(field, _)| field.eq_ignore_ascii_case("cookie"));
+                lines.find_map(|(_, value)| cookie(value, name)).map(highwire_string::of)
+            },
+        )?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, found, "out") }
+    })
+}
+
+fn cookie<'v>(line: &'v [u8], name: &str) -> Option<&'v [u8]> {
+    line.split(|&byte| byte == b';').find_map(|pair| {
+        let at = pair.iter().position(|&byte| byte == b'=')?;
+        let value = pair[at + 1..].trim_ascii();
+        let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
+        (pair[..at].trim_ascii() == name.as_bytes()).then_some(value)
+    })
+}
+
+/// Returns the decoded value of a name in urlencoded pairs.
+fn form_value(pairs: &str, name: &str) -> Option<String> {
+    let decoded = |text: &str| -> Option<String> {
+        let text: Cow<'_, str> = if text.contains('+') { text.replace('+', " ").into() } else { text.into() };
+        percent_decode_str(&text).decode_utf8().ok().map(Cow::into_owned)
+    };
+    pairs.split('&').find_map(|pair| {
+        let (its, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if decoded(its)? == name { decoded(value) } else { None }
+    })
+}
+
+/// Gives the body of a request whose route takes it whole. It is empty if there is none.
+///
+/// # Safety
+/// `out` must be NULL or point to a `highwire_string`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_request_body(
+    request: highwire_request,
+    out: *mut highwire_string,
+) -> highwire_result {
+    guarded(|| {
+        let found = part(
+            request,
+            |current| {
+                // `current` keeps the bytes until the handler returns.
+                let body = current.body();
+                Some(highwire_string::of(&body))
+            },
+            |deferred| Some(highwire_string::of(&deferred.body)),
+        )?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, found, "out") }
+    })
+}
+
+/// Gives the address of the peer, such as `192.0.2.1:5000`, or `unix` for a unix socket. The peer is the client or a proxy.
+///
+/// # Safety
+/// `out` must be NULL or point to a `highwire_string`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_request_peer(
+    request: highwire_request,
+    out: *mut highwire_string,
+) -> highwire_result {
+    guarded(|| {
+        let found = part(
+            request,
+            |current| {
+                let peer = peer_text(current.request().peer());
+                Some(current.keep(peer))
+            },
+            |deferred| string(&deferred.peer),
+        )?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, found, "out") }
+    })
+}
+
+pub(crate) fn peer_text(peer: Peer) -> String {
+    match peer {
+        Peer::Internet(address, port) => std::net::SocketAddr::new(address, port).to_string(),
+        Peer::Local => "unix".to_string(),
+    }
+}
+
+/// Gives the version of HTTP: 10, 11 or 20.
+///
+/// # Safety
+/// `out` must be NULL or point to an `unsigned`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_request_version(request: highwire_request, out: *mut u32) -> highwire_result {
+    guarded(|| {
+        let version = match with_current(request, |current| current.request().version()) {
+            Some(version) => version,
+            None => deferred_request(request)?.version,
+        };
+        let number = match version {
+            http::Version::HTTP_10 => 10,
+            http::Version::HTTP_2 => 20,
+            _ => 11,
+        };
+        // SAFETY: as the caller promises.
+        unsafe { give(out, number, "out") }
+    })
+}
+
+/// Gives 1 if the request arrived under TLS, and 0 otherwise.
+///
+/// # Safety
+/// `out` must be NULL or point to an `int`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_request_is_secure(request: highwire_request, out: *mut i32) -> highwire_result {
+    guarded(|| {
+        let is_secure = match with_current(request, |current| current.request().is_secure()) {
+            Some(is_secure) => is_secure,
+            None => deferred_request(request)?.is_secure,
+        };
+        // SAFETY: as the caller promises.
+        unsafe { give(out, i32::from(is_secure), "out") }
+    })
+}
+
+/// Makes the request one that may be answered from any thread, later. Call it in the handler before another thread gets the
+/// handle. Strings of the request that were given before are valid only until the handler returns; those that are given
+/// after this are valid until the request is answered.
+///
+/// The program must answer each deferred request, even if its client is gone, because the answer frees it.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_request_defer(request: highwire_request) -> highwire_result {
+    guarded(|| defer(request).map(drop))
+}
+
+/// Returns `HIGHWIRE_OK` if the client still waits for the answer, `HIGHWIRE_GONE` if it is gone or a deadline has passed.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_request_is_wanted(request: highwire_request) -> highwire_result {
+    let mut result = HIGHWIRE_OK;
+    let looked = guarded(|| {
+        if with_current(request, |_| ()).is_none() {
+            let deferred = deferred_request(request)?;
+            if !deferred.is_wanted() {
+                result = highwire_result::HIGHWIRE_GONE;
+            }
+        }
+        Ok(())
+    });
+    if looked == HIGHWIRE_OK { result } else { looked }
+}
+
+impl Current {
+    /// Keeps a decoded value until the handler returns.
+    fn keep(&mut self, value: String) -> highwire_string {
+        self.decoded.push(value.into_boxed_str());
+        self.decoded.last().map_or(highwire_string::NONE, |value| highwire_string::of(value.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_decoded() {
+        for (pairs, name, expected) in [
+            ("a=1&b=2", "b", Some("2")),
+            ("a=1&a=2", "a", Some("1")),
+            ("a", "a", Some("")),
+            ("a%20b=c+d%21", "a b", Some("c d!")),
+            ("a=%ff", "a", None),
+            ("", "a", None),
+        ] {
+            assert_eq!(form_value(pairs, name).as_deref(), expected, "{pairs}");
+        }
+        for (line, name, expected) in
+            [("a=1; b=2", "b", Some("2")), ("a=\"x\"", "a", Some("x")), ("aa=1", "a", None), ("a", "a", None)]
+        {
+            assert_eq!(cookie(line.as_bytes(), name), expected.map(str::as_bytes), "{line}");
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Responses: made piece by piece or at once, and given to their request.
+
+use crate::deferred;
+use crate::handles::{Kind, Table};
+use crate::request::{highwire_request, with_current};
+use crate::result::{
+    Failed, HIGHWIRE_GONE, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_INVALID_HANDLE, HIGHWIRE_WRONG_STATE, bytes, failed,
+    give, guarded, highwire_result, text,
+};
+use bytes::Bytes;
+use highwire::{HeaderName, HeaderValue, IntoResponse, Response, StatusCode, header};
+use std::ffi::{c_char, c_void};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A response that is being made.
+pub type highwire_response = u64;
+
+/// A response as a program makes it. Any thread may do that.
+pub(crate) struct Draft {
+    status: StatusCode,
+    fields: Vec<(HeaderName, HeaderValue)>,
+    trailers: Vec<(HeaderName, HeaderValue)>,
+    body: Bytes,
+    closes: bool,
+    /// The body in parts, in place of `body`.
+    pub(crate) stream: Option<crate::stream::Reading>,
+}
+
+static DRAFTS: Table<Mutex<Draft>> = Table::new(Kind::Response);
+
+impl Draft {
+    pub(crate) fn new(status: u32) -> Result<Draft, Failed> {
+        let code = u16::try_from(status).ok().filter(|status| (200..=999).contains(status));
+        match code.and_then(|status| StatusCode::from_u16(status).ok()) {
+            Some(status) => Ok(Draft {
+                status,
+                fields: Vec::new(),
+                trailers: Vec::new(),
+                body: Bytes::new(),
+                closes: false,
+                stream: None,
+            }),
+            None => {
+                failed(HIGHWIRE_INVALID_ARGUMENT, format!("{status} is not the status of a final response, 200 to 999"))
+            }
+        }
+    }
+
+    /// Adds a header field. The library writes those that frame the message itself.
+    pub(crate) fn add_header(&mut self, name: &str, value: &[u8]) -> Result<(), Failed> {
+        let (name, value) = field(name, value)?;
+        if name == header::CONNECTION {
+            self.closes = value.as_bytes().eq_ignore_ascii_case(b"close");
+        } else if name != header::CONTENT_LENGTH && name != header::TRANSFER_ENCODING {
+            self.fields.push((name, value));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set_body(&mut self, body: Bytes) {
+        self.body = body;
+    }
+
+    pub(crate) fn add_trailer(&mut self, name: &str, value: &[u8]) -> Result<(), Failed> {
+        self.trailers.push(field(name, value)?);
+        Ok(())
+    }
+}
+
+fn field(name: &str, value: &[u8]) -> Result<(HeaderName, HeaderValue), Failed> {
+    let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
+        return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{name:?} is not a name of a header field"));
+    };
+    match HeaderValue::from_bytes(value) {
+        Ok(value) => Ok((name, value)),
+        Err(_) => {
+            failed(HIGHWIRE_INVALID_ARGUMENT, format!("the value of {name} has a line end or another control byte"))
+        }
+    }
+}
+
+impl IntoResponse for Draft {
+    fn into_response(self) -> Response {
+        let Draft { status, fields, trailers, body, closes, stream } = self;
+        let mut response = match stream {
+            Some(reading) => reading.into_response(),
+            None if body.is_empty() => Response::new(status),
+            None => Response::bytes("", body),
+        };
+        response.set_status(status);
+        *response.own_headers() = fields;
+        if !trailers.is_empty() {
+            response = response.with_trailers(|| trailers);
+        }
+        if closes { response.and_close() } else { response }
+    }
+}
+
+/// Answers a request with a draft or a response. The handle of the request is invalid from now on, but its strings are
+/// valid until its handler returns.
+pub(crate) fn answer(request: highwire_request, draft: Draft) -> Result<(), Failed> {
+    answer_with(request, draft, Draft::into_response)
+}
+
+fn answer_with<T: Send + 'static>(request: highwire_request, value: T, make: fn(T) -> Response) -> Result<(), Failed> {
+    let mut value = Some(value);
+    let here = with_current(request, |current| {
+        if current.answer.is_some() {
+            return Some(Err(()));
+        }
+        if current.deferred.is_some() {
+            return None;
+        }
+        current.answer = value.take().map(make);
+        Some(Ok(()))
+    });
+    match here {
+        Some(Some(Ok(()))) => return Ok(()),
+        Some(Some(Err(()))) => return failed(HIGHWIRE_WRONG_STATE, "the request was answered already"),
+        Some(None) | None => {}
+    }
+    let (Some(reply), Some(value)) = (deferred::take(request), value) else {
+        return failed(HIGHWIRE_INVALID_HANDLE, format!("{request:#x} is not a request, or it was answered"));
+    };
+    if !reply.is_wanted() {
+        return failed(HIGHWIRE_GONE, "the client is gone, or a time limit has passed");
+    }
+    reply.send(Later { request, value, make });
+    Ok(())
+}
+
+/// A response that is made on the request's worker.
+struct Later<T> {
+    request: highwire_request,
+    value: T,
+    make: fn(T) -> Response,
+}
+
+impl<T: Send> IntoResponse for Later<T> {
+    fn into_response(self) -> Response {
+        crate::receive::forget(self.request);
+        (self.make)(self.value)
+    }
+}
+
+/// Media types that need no copy, because they are constants.
+const KNOWN_TYPES: &[&str] = &[
+    "text/plain",
+    "text/plain; charset=utf-8",
+    "text/html; charset=utf-8",
+    "application/json",
+    "application/octet-stream",
+];
+
+/// Answers a request: with this status, media type and body. `content_type` may be NULL. The bytes are copied.
+///
+/// # Safety
+/// `content_type` must be NULL or end with a NUL; `body` must point to `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_respond(
+    request: highwire_request,
+    status: u32,
+    content_type: *const c_char,
+    body: *const c_void,
+    length: usize,
+) -> highwire_result {
+    guarded(|| {
+        // SAFETY: as the caller promises.
+        let body = unsafe { bytes(body.cast(), length, "body") }?;
+        let draft = Draft::new(status)?;
+        let body = Bytes::copy_from_slice(body);
+        if content_type.is_null() {
+            return answer_with(request, (draft.status, body), |(status, body)| {
+                if body.is_empty() { Response::new(status) } else { without_type(body).with_status(status) }
+            });
+        }
+        // SAFETY: as the caller promises.
+        let content_type = unsafe { text(content_type, "content_type") }?;
+        match KNOWN_TYPES.iter().find(|known| **known == content_type) {
+            Some(known) => answer_with(request, (draft.status, *known, body), |(status, content_type, body)| {
+                Response::bytes(content_type, body).with_status(status)
+            }),
+            None => {
+                let mut draft = draft;
+                draft.add_header("content-type", content_type.as_bytes())?;
+                draft.set_body(body);
+                answer(request, draft)
+            }
+        }
+    })
+}
+
+fn without_type(body: Bytes) -> Response {
+    let mut response = Response::bytes("", body);
+    response.own_headers().clear();
+    response
+}
+
+/// Makes a response with this status, 200 to 999. Give it to a request with `highwire_respond_with`, or free it with
+/// `highwire_response_free`.
+///
+/// # Safety
+/// `out` must be NULL or point to a `highwire_response`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_response_new(status: u32, out: *mut highwire_response) -> highwire_result {
+    guarded(|| {
+        if out.is_null() {
+            return crate::result::null("out");
+        }
+        let handle = DRAFTS.add(Arc::new(Mutex::new(Draft::new(status)?)));
+        // SAFETY: as the caller promises.
+        unsafe { give(out, handle, "out") }
+    })
+}
+
+fn change(response: highwire_response, act: impl FnOnce(&mut Draft) -> Result<(), Failed>) -> Result<(), Failed> {
+    act(&mut DRAFTS.get(response)?.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Changes the status.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_response_status(response: highwire_response, status: u32) -> highwire_result {
+    guarded(|| {
+        let new = Draft::new(status)?.status;
+        change(response, |draft| {
+            draft.status = new;
+            Ok(())
+        })
+    })
+}
+
+/// Adds a header field. `Connection: close` ends the connection after the response. The library writes `Content-Length`,
+/// `Transfer-Encoding`, `Date` and `Connection` itself.
+///
+/// # Safety
+/// `name` and `value` must be NULL or end with a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_response_header(
+    response: highwire_response,
+    name: *const c_char,
+    value: *const c_char,
+) -> highwire_result {
+    guarded(|| {
+        // SAFETY: as the caller promises.
+        let (name, value) = unsafe { (text(name, "name")?, text(value, "value")?) };
+        change(response, |draft| draft.add_header(name, value.as_bytes()))
+    })
+}
+
+/// Adds a trailer field, which follows a body that is sent in parts.
+///
+/// # Safety
+/// As [`highwire_response_header`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_response_trailer(
+    response: highwire_response,
+    name: *const c_char,
+    value: *const c_char,
+) -> highwire_result {
+    guarded(|| {
+        // SAFETY: as the caller promises.
+        let (name, value) = unsafe { (text(name, "name")?, text(value, "value")?) };
+        change(response, |draft| draft.add_trailer(name, value.as_bytes()))
+    })
+}
+
+/// Sets the body. The bytes are copied.
+///
+/// # Safety
+/// `body` must point to `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_response_body(
+    response: highwire_response,
+    body: *const c_void,
+    length: usize,
+) -> highwire_result {
+    guarded(|| {
+        // SAFETY: as the caller promises.
+        let body = unsafe { bytes(body.cast(), length, "body") }?;
+        change(response, |draft| {
+            draft.set_body(Bytes::copy_from_slice(body));
+            Ok(())
+        })
+    })
+}
+
+/// Answers a request with a response, which is freed, also if the call fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_respond_with(request: highwire_request, response: highwire_response) -> highwire_result {
+    guarded(|| answer(request, take(response)?))
+}
+
+/// Frees a response that was not given to a request.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_response_free(response: highwire_response) -> highwire_result {
+    guarded(|| take(response).map(drop))
+}
+
+/// Removes a draft from its table.
+pub(crate) fn take(response: highwire_response) -> Result<Draft, Failed> {
+    let draft = DRAFTS.remove(response)?;
+    let mut draft = draft.lock().unwrap_or_else(PoisonError::into_inner);
+    let empty = Draft::new(200)?;
+    Ok(std::mem::replace(&mut draft, empty))
+}

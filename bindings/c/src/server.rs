@@ -1,0 +1,298 @@
+//! Servers: addresses, start and stop.
+
+use crate::app::{highwire_app, take};
+use crate::handles::{Kind, Table};
+use crate::result::{
+    Failed, HIGHWIRE_NOT_FOUND, HIGHWIRE_WRONG_STATE, engine, failed, give, guarded, highwire_result, null, text,
+};
+use highwire::server::{Handle, Server, Stats};
+use std::ffi::{CString, c_char};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The time between two looks at a server whose end is awaited.
+const GLANCE: Duration = Duration::from_millis(10);
+
+/// A server.
+pub type highwire_server = u64;
+
+/// The counts of a server since its start.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct highwire_stats {
+    /// The number of connections that are open.
+    pub connections: u64,
+    /// The number of connections that were accepted.
+    pub accepted: u64,
+    /// The number of connections that were refused, because there were too many.
+    pub refused: u64,
+    /// The number of requests and connections that a deadline has cut.
+    pub cut: u64,
+    /// The number of requests.
+    pub requests: u64,
+    /// The number of those requests that came over HTTP/2.
+    pub streams: u64,
+    /// The number of TLS handshakes that were completed.
+    pub handshakes: u64,
+    /// The number of TLS handshakes that failed.
+    pub handshakes_failed: u64,
+}
+
+/// What a server is waiting for.
+enum State {
+    /// Its addresses, or its start.
+    Idle(Server),
+    /// Its end.
+    Running(Handle),
+    /// It was started by a call that waits for its end, or embedded.
+    Elsewhere,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    addresses: Mutex<Vec<CString>>,
+    /// The handle of a server that `highwire_server_run` runs.
+    run: Mutex<Option<Arc<Handle>>>,
+}
+
+static SERVERS: Table<Shared> = Table::new(Kind::Server);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes a server of an app, whose handle is invalid from now on, also if the call fails.
+///
+/// # Safety
+/// `out` must be NULL or point to a `highwire_server`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_server_new(app: highwire_app, out: *mut highwire_server) -> highwire_result {
+    guarded(|| {
+        let server = engine(take(app)?.server())?;
+        if out.is_null() {
+            return null("out");
+        }
+        let shared =
+            Shared { state: Mutex::new(State::Idle(server)), addresses: Mutex::default(), run: Mutex::default() };
+        let handle = SERVERS.add(Arc::new(shared));
+        // SAFETY: as the caller promises.
+        unsafe { give(out, handle, "out") }
+    })
+}
+
+/// Changes a server that has not started.
+fn change(server: highwire_server, act: impl FnOnce(Server) -> highwire::Result<Server>) -> Result<(), Failed> {
+    let shared = SERVERS.get(server)?;
+    let mut state = lock(&shared.state);
+    let idle = match std::mem::replace(&mut *state, State::Elsewhere) {
+        State::Idle(idle) => idle,
+        other => {
+            *state = other;
+            return failed(HIGHWIRE_WRONG_STATE, "the server has started already, or a call to it has failed");
+        }
+    };
+    // A server whose address cannot be used is gone, as in Rust.
+    let changed = engine(act(idle))?;
+    let texts = changed.addresses().into_iter().map(|address| CString::new(address).unwrap_or_default());
+    *lock(&shared.addresses) = texts.collect();
+    *state = State::Idle(changed);
+    Ok(())
+}
+
+/// Listens on an address: `127.0.0.1:8080`, `[::1]:8080`, `:8080` for all addresses, port 0 for any free port,
+/// `unix:/path`. A server may have several. If the call fails, free the server.
+///
+/// # Safety
+/// `address` must be NULL or end with a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_server_listen(server: highwire_server, address: *const c_char) -> highwire_result {
+    guarded(|| {
+        // SAFETY: as the caller promises.
+        let address = unsafe { text(address, "address") }?;
+        change(server, |server| server.listen(address))
+    })
+}
+
+/// Listens on an address with TLS. The files are in the format PEM, and are read again when they change. Without files, both
+/// NULL, the server makes a certificate for `localhost` that no client trusts.
+///
+/// # Safety
+/// The texts must be NULL or end with a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_server_listen_tls(
+    server: highwire_server,
+    address: *const c_char,
+    certificate_file: *const c_char,
+    key_file: *const c_char,
+) -> highwire_result {
+    guarded(|| {
+        // SAFETY: as the caller promises.
+        let address = unsafe { text(address, "address") }?;
+        let files = if certificate_file.is_null() && key_file.is_null() {
+            None
+        } else {
+            // SAFETY: as the caller promises.
+            Some(unsafe { (text(certificate_file, "certificate_file")?, text(key_file, "key_file")?) })
+        };
+        listen_tls(server, address, files)
+    })
+}
+
+#[cfg(feature = "tls")]
+fn listen_tls(server: highwire_server, address: &str, files: Option<(&str, &str)>) -> Result<(), Failed> {
+    use highwire::tls::TlsConfig;
+    let tls = match files {
+        Some((certificate, key)) => TlsConfig::new().certificate_files(certificate, key),
+        None => TlsConfig::new().self_signed(["localhost"]),
+    };
+    change(server, |server| server.listen_tls(address, tls))
+}
+
+#[cfg(not(feature = "tls"))]
+fn listen_tls(_: highwire_server, _: &str, _: Option<(&str, &str)>) -> Result<(), Failed> {
+    failed(highwire_result::HIGHWIRE_UNSUPPORTED, "this library was built without TLS")
+}
+
+/// Returns the address with this index, from 0 on, with the port that was chosen, or NULL. The text is valid until the server
+/// is freed or gets another address.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_server_address(server: highwire_server, index: usize) -> *const c_char {
+    let mut found = std::ptr::null();
+    let _ = guarded(|| {
+        let shared = SERVERS.get(server)?;
+        match lock(&shared.addresses).get(index) {
+            Some(address) => found = address.as_ptr(),
+            None => return failed(HIGHWIRE_NOT_FOUND, "the server has fewer addresses"),
+        }
+        Ok(())
+    });
+    found
+}
+
+/// Takes a server that has not started.
+pub(crate) fn begin(server: highwire_server) -> Result<Server, Failed> {
+    let shared = SERVERS.get(server)?;
+    let mut state = lock(&shared.state);
+    match std::mem::replace(&mut *state, State::Elsewhere) {
+        State::Idle(idle) => Ok(idle),
+        other => {
+            *state = other;
+            failed(HIGHWIRE_WRONG_STATE, "the server has started already")
+        }
+    }
+}
+
+/// Starts the server in threads of its own, and returns. It installs no signal handlers.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_server_start(server: highwire_server) -> highwire_result {
+    guarded(|| {
+        let handle = engine(begin(server)?.start())?;
+        *lock(&SERVERS.get(server)?.state) = State::Running(handle);
+        Ok(())
+    })
+}
+
+/// Runs the server until SIGINT or SIGTERM, for which it installs handlers: the first begins a graceful shutdown, the second
+/// cuts all connections.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_server_run(server: highwire_server) -> highwire_result {
+    guarded(|| engine(begin(server)?.run()))
+}
+
+/// Runs the server until `highwire_server_shutdown`, which another thread or a handler calls. Installs no signal handlers.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_server_serve(server: highwire_server) -> highwire_result {
+    guarded(|| {
+        let idle = begin(server)?;
+        let shared = SERVERS.get(server)?;
+        engine(idle.serve(|handle| *lock(&shared.run) = Some(Arc::new(handle))))
+    })
+}
+
+fn with_handle<R>(server: highwire_server, act: impl FnOnce(&Handle) -> R) -> Result<R, Failed> {
+    let shared = SERVERS.get(server)?;
+    let run = lock(&shared.run).clone();
+    if let Some(handle) = run {
+        return Ok(act(&handle));
+    }
+    match &*lock(&shared.state) {
+        State::Running(handle) => Ok(act(handle)),
+        _ => failed(HIGHWIRE_WRONG_STATE, "the server does not run, or runs inside another loop"),
+    }
+}
+
+/// Begins a graceful shutdown: no new connections, and the end after the requests in progress. Any thread may call it, a
+/// handler too. It is no function for signal handlers.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_server_shutdown(server: highwire_server) -> highwire_result {
+    guarded(|| with_handle(server, Handle::shutdown))
+}
+
+/// Cuts all connections.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_server_abort(server: highwire_server) -> highwire_result {
+    guarded(|| with_handle(server, Handle::abort))
+}
+
+/// Waits until a server has ended that `highwire_server_start` has started. Not for handlers: their own worker would wait for
+/// itself.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_server_join(server: highwire_server) -> highwire_result {
+    guarded(|| {
+        let shared = SERVERS.get(server)?;
+        loop {
+            let mut state = lock(&shared.state);
+            match std::mem::replace(&mut *state, State::Elsewhere) {
+                State::Running(handle) if handle.is_finished() => return engine(handle.join()).map(drop),
+                State::Running(handle) => *state = State::Running(handle),
+                other => {
+                    *state = other;
+                    return failed(HIGHWIRE_WRONG_STATE, "the server was not started by highwire_server_start");
+                }
+            }
+            drop(state);
+            // The handle must stay in its place meanwhile, so that others can stop the server.
+            std::thread::sleep(GLANCE);
+        }
+    })
+}
+
+/// Gives the counts of a running server.
+///
+/// # Safety
+/// `out` must be NULL or point to a `highwire_stats`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_server_stats(server: highwire_server, out: *mut highwire_stats) -> highwire_result {
+    guarded(|| {
+        let (stats, connections) = with_handle(server, |handle| (handle.stats(), handle.connections()))?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, counts(stats, connections), "out") }
+    })
+}
+
+pub(crate) fn counts(stats: Stats, connections: usize) -> highwire_stats {
+    highwire_stats {
+        connections: connections as u64,
+        accepted: stats.accepted,
+        refused: stats.refused,
+        cut: stats.cut,
+        requests: stats.requests,
+        streams: stats.streams,
+        handshakes: stats.handshakes,
+        handshakes_failed: stats.handshakes_failed,
+    }
+}
+
+/// Frees a server. A server that runs is cut first, and its end is awaited.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_server_free(server: highwire_server) -> highwire_result {
+    guarded(|| {
+        let shared = SERVERS.remove(server)?;
+        let state = std::mem::replace(&mut *lock(&shared.state), State::Elsewhere);
+        if let State::Running(handle) = state {
+            handle.abort();
+            engine(handle.join())?;
+        }
+        Ok(())
+    })
+}

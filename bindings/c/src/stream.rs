@@ -1,0 +1,222 @@
+//! Response bodies in parts, which a program writes from any thread.
+//!
+//! The program writes into a queue, which the connection's worker reads. The queue holds at most [`ROOM`] bytes; a write
+//! that does not fit fails with `HIGHWIRE_AGAIN`, and the worker calls the program when there is room again.
+
+use crate::handles::{Kind, Table};
+use crate::request::{Data, highwire_request};
+use crate::response::{self, highwire_response};
+use crate::result::{
+    HIGHWIRE_AGAIN, HIGHWIRE_GONE, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, bytes, failed, give, guarded, highwire_result,
+};
+use bytes::Bytes;
+use futures_core::Stream;
+use highwire::Response;
+use highwire::body::BodyError;
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// A response body that is being written.
+pub type highwire_stream = u64;
+
+/// The most bytes that wait for a client. This is as much as a kernel's socket buffer usually holds.
+const ROOM: usize = 256 * 1024;
+
+/// Is called on the worker's thread when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
+/// `HIGHWIRE_GONE` when the client is gone.
+pub type highwire_stream_callback =
+    Option<unsafe extern "C" fn(stream: highwire_stream, result: highwire_result, data: *mut c_void)>;
+
+struct Queue {
+    parts: VecDeque<Bytes>,
+    held: usize,
+    /// How the program has ended the body: true if it is whole.
+    ended: Option<bool>,
+    /// True if the connection reads no more.
+    is_gone: bool,
+    /// True if a write has failed since the program was last told of room.
+    wants_room: bool,
+    reader: Option<Waker>,
+}
+
+/// A body between the program and the connection.
+pub(crate) struct Writing {
+    queue: Mutex<Queue>,
+    callback: highwire_stream_callback,
+    data: Data,
+    length: Option<u64>,
+}
+
+static STREAMS: Table<Writing> = Table::new(Kind::Stream);
+
+impl Writing {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, handle: u64, result: highwire_result) {
+        if let Some(callback) = self.callback {
+            // SAFETY: the program has given the function as one of this type. It is C's and does not unwind.
+            unsafe { callback(handle, result, self.data.0) };
+        }
+    }
+}
+
+/// The end that the connection reads.
+pub(crate) struct Reading {
+    writing: Arc<Writing>,
+    handle: u64,
+}
+
+impl Reading {
+    pub(crate) fn into_response(self) -> Response {
+        match self.writing.length {
+            Some(length) => Response::stream_of(length, self),
+            None => Response::stream(self),
+        }
+    }
+}
+
+impl Stream for Reading {
+    type Item = Result<Bytes, BodyError>;
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut queue = self.writing.lock();
+        if let Some(part) = queue.parts.pop_front() {
+            queue.held -= part.len();
+            let has_room = queue.wants_room && queue.held <= ROOM / 2;
+            queue.wants_room &= !has_room;
+            drop(queue);
+            if has_room {
+                self.writing.tell(self.handle, HIGHWIRE_OK);
+            }
+            return Poll::Ready(Some(Ok(part)));
+        }
+        match queue.ended {
+            Some(true) => Poll::Ready(None),
+            Some(false) => Poll::Ready(Some(Err(BodyError::CutShort))),
+            None => {
+                queue.reader = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let mut queue = self.writing.lock();
+        queue.is_gone = true;
+        let parts = std::mem::take(&mut queue.parts);
+        let is_cut = queue.ended.is_none() || !parts.is_empty();
+        drop(queue);
+        drop(parts);
+        if is_cut {
+            self.writing.tell(self.handle, HIGHWIRE_GONE);
+        }
+    }
+}
+
+/// Answers a request with a response whose body follows in parts, by `highwire_stream_write`. The response is freed, also
+/// if the call fails. `length` is the length of the body, or -1 if it is not known. `callback` may be NULL.
+///
+/// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the client is gone.
+///
+/// # Safety
+/// `out` must be NULL or point to a `highwire_stream`; `callback` must be NULL or a function of its type that may be called
+/// on any thread until the stream has ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_respond_stream(
+    request: highwire_request,
+    response: highwire_response,
+    length: i64,
+    callback: highwire_stream_callback,
+    data: *mut c_void,
+    out: *mut highwire_stream,
+) -> highwire_result {
+    guarded(|| {
+        let mut draft = response::take(response)?;
+        if out.is_null() {
+            return crate::result::null("out");
+        }
+        let queue =
+            Queue { parts: VecDeque::new(), held: 0, ended: None, is_gone: false, wants_room: false, reader: None };
+        let length = u64::try_from(length).ok();
+        let writing = Arc::new(Writing { queue: Mutex::new(queue), callback, data: Data(data), length });
+        let handle = STREAMS.add(writing.clone());
+        draft.stream = Some(Reading { writing: writing.clone(), handle });
+        if let Err(error) = response::answer(request, draft) {
+            let _ = STREAMS.remove(handle);
+            return Err(error);
+        }
+        // SAFETY: as the caller promises.
+        unsafe { give(out, handle, "out") }
+    })
+}
+
+/// Sends a part of the body. The bytes are copied. Any thread may do that, but not two at the same time, because the order
+/// would be by chance.
+///
+/// Returns `HIGHWIRE_AGAIN` if 256 KiB wait for the client already; the callback is called when there is room. Returns
+/// `HIGHWIRE_GONE` if the client is gone.
+///
+/// # Safety
+/// `part` must point to `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_stream_write(
+    stream: highwire_stream,
+    part: *const c_void,
+    length: usize,
+) -> highwire_result {
+    guarded(|| {
+        // SAFETY: as the caller promises.
+        let part = unsafe { bytes(part.cast(), length, "part") }?;
+        let writing = STREAMS.get(stream)?;
+        let mut queue = writing.lock();
+        if queue.is_gone {
+            return failed(HIGHWIRE_GONE, "the client is gone");
+        }
+        if queue.ended.is_some() {
+            return failed(HIGHWIRE_WRONG_STATE, "the stream has ended");
+        }
+        // A first part may have any length, so that no part is too long for ever.
+        if queue.held > 0 && queue.held + part.len() > ROOM {
+            queue.wants_room = true;
+            return failed(HIGHWIRE_AGAIN, "too many bytes wait for the client");
+        }
+        if !part.is_empty() {
+            queue.held += part.len();
+            queue.parts.push_back(Bytes::copy_from_slice(part));
+        }
+        let reader = queue.reader.take();
+        drop(queue);
+        reader.into_iter().for_each(Waker::wake);
+        Ok(())
+    })
+}
+
+/// Ends the body. The handle is invalid from now on.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_stream_end(stream: highwire_stream) -> highwire_result {
+    end(stream, true)
+}
+
+/// Cuts the body short: the client sees that it is incomplete. The handle is invalid from now on.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_stream_abort(stream: highwire_stream) -> highwire_result {
+    end(stream, false)
+}
+
+fn end(stream: highwire_stream, is_whole: bool) -> highwire_result {
+    guarded(|| {
+        let writing = STREAMS.remove(stream)?;
+        let mut queue = writing.lock();
+        queue.ended = Some(is_whole);
+        let (reader, is_gone) = (queue.reader.take(), queue.is_gone);
+        drop(queue);
+        reader.into_iter().for_each(Waker::wake);
+        if is_gone && is_whole { failed(HIGHWIRE_GONE, "the client is gone") } else { Ok(()) }
+    })
+}

@@ -1,0 +1,170 @@
+//! C and C++ programs with `highwire.h`: compiled by gcc and clang, asked over sockets, and watched by sanitizers and valgrind.
+//! Needs a real kernel, because the programs are processes of their own.
+
+mod programs;
+
+use programs::{BUILDS, Build, C99, Running, compile, has};
+use std::path::Path;
+use std::process::Command;
+use testkit::http1::{body, connect, exchange_text, get};
+
+/// Asks a running `everything` for everything, and stops it.
+fn ask_for_everything(running: Running, what: &str) -> String {
+    let address = running.address.clone();
+    let send = |text: &str| exchange_text(connect(&address), text);
+    let shown = send(
+        "POST /show?q=a%20b%2B HTTP/1.1\r\nHost: a\r\nX-Y: z\r\nCookie: b=1; c=\"two\"\r\nConnection: close\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 7\r\n\r\nf=1+%2B",
+    );
+    let expected = "POST /show 11\nHost: a\nX-Y: z\nCookie: b=1; c=\"two\"\nConnection: close\n\
+                    Content-Type: application/x-www-form-urlencoded\nContent-Length: 7\nq=a b+\nf=1 +\nc=two\nf=1+%2B";
+    assert_eq!(body(&shown), expected, "{what}");
+    assert!(shown.contains("\r\nserver: everything\r\n") || shown.contains("\r\nServer: everything\r\n"), "{shown}");
+
+    let fields = get(&address, "/fields");
+    assert!(fields.starts_with("HTTP/1.1 201 ") && fields.ends_with("made"), "{what}: {fields}");
+    assert_eq!(fields.to_lowercase().matches("x-many: 0123456789\r\n").count(), 200, "{what}");
+    assert!(fields.to_lowercase().contains("content-length: 4\r\n"), "{fields}");
+    assert!(!fields.to_lowercase().contains("x-two"), "{fields}");
+
+    assert_eq!(body(&get(&address, "/misuse")), "still here", "{what}");
+    assert_eq!(body(&get(&address, "/nowhere")), "nothing of that name", "{what}");
+    for number in 0..20 {
+        let path = format!("/thread/{number}");
+        assert_eq!(body(&get(&address, &path)), format!("{path} for a"), "{what}");
+    }
+    // One request waits for the other, and both are on the only worker.
+    let (one, two) = (connect(&address), connect(&address));
+    let both = [one, two].map(|stream| {
+        std::thread::spawn(move || exchange_text(stream, "GET /wait HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
+    });
+    let mut both = both.map(|thread| body(&thread.join().expect("an answer")).to_string());
+    both.sort();
+    assert_eq!(both, ["I am the second one", "the second one came"], "{what}");
+
+    let big = send("GET /big HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    // One more is in the name of the trailer.
+    assert_eq!(big.matches('x').count(), 1001, "{what}");
+    assert!(big.len() > 1000 * 8192 && big.to_lowercase().ends_with("x-sum: 7\r\n\r\n"), "{what}");
+    // A client that leaves in the middle.
+    let mut stream = connect(&address);
+    std::io::Write::write_all(&mut stream, b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n").expect("a request");
+    std::io::Read::read_exact(&mut stream, &mut [0; 20_000]).expect("a part");
+    drop(stream);
+    let mut stream = connect(&address);
+    std::io::Write::write_all(&mut stream, b"GET /cut HTTP/1.1\r\nHost: a\r\n\r\n").expect("a request");
+    let mut cut = Vec::new();
+    // The reset tells the client that the body is not whole.
+    std::io::Read::read_to_end(&mut stream, &mut cut).expect_err("the connection is reset");
+    let cut = String::from_utf8_lossy(&cut).to_lowercase();
+    assert!(cut.contains("content-length: 100\r\n"), "{what}: {cut}");
+
+    let upload = |length: usize, text: &str| {
+        send(&format!(
+            "POST /upload HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{text}"
+        ))
+    };
+    assert_eq!(body(&upload(0, "")), "0 HIGHWIRE_OK", "{what}");
+    let long = "x".repeat(3_000_000);
+    assert_eq!(body(&upload(long.len(), &long)), "3000000 HIGHWIRE_OK", "{what}");
+    // The client leaves before the end of its upload.
+    let mut stream = connect(&address);
+    std::io::Write::write_all(&mut stream, b"POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx")
+        .expect("a part");
+    drop(stream);
+
+    assert_eq!(body(&get(&address, "/stop")), "stopping", "{what}");
+    running.end()
+}
+
+/// The engines by the number of `HIGHWIRE_ENGINE`: io_uring if there is one, and epoll.
+const ENGINES: &[&str] = &["0", "2"];
+
+#[test]
+fn every_way_to_answer_in_every_language() {
+    for build in BUILDS.iter().filter(|build| has(build.compiler)) {
+        let program = compile("tests/programs/everything.c", *build);
+        for engine in ENGINES {
+            let mut command = Command::new(&program);
+            command.arg(engine);
+            let said = ask_for_everything(Running::start(command), &format!("{build:?}, engine {engine}"));
+            assert!(!said.contains("line "), "{said}");
+        }
+    }
+}
+
+/// The library itself is not instrumented, but its reads and writes of the program's memory pass through the program's
+/// allocator and the intercepted functions of the C library.
+#[test]
+fn the_sanitizers_find_nothing() {
+    let options = &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    let build = Build { options, ..C99 };
+    let program = compile("tests/programs/everything.c", build);
+    for engine in ENGINES {
+        let mut command = Command::new(&program);
+        command.arg(engine).env("ASAN_OPTIONS", "detect_leaks=1");
+        let said = ask_for_everything(Running::start(command), &format!("sanitizers, engine {engine}"));
+        assert!(!said.contains("Sanitizer") && !said.contains("runtime error"), "{said}");
+    }
+}
+
+#[test]
+fn valgrind_finds_nothing() {
+    if !has("valgrind") {
+        return;
+    }
+    let program = compile("tests/programs/everything.c", C99);
+    let mut command = Command::new("valgrind");
+    command.args([
+        "--error-exitcode=9",
+        "--leak-check=full",
+        "--show-leak-kinds=definite",
+        "--errors-for-leak-kinds=definite",
+        "-q",
+    ]);
+    // Valgrind's io_uring is not that of the kernel.
+    command.arg(program).arg("2");
+    let said = ask_for_everything(Running::start(command), "valgrind");
+    assert!(!said.contains("=="), "{said}");
+}
+
+fn example(name: &str) -> Command {
+    let mut command = Command::new(compile(&format!("examples/{name}.c"), C99));
+    command.arg("127.0.0.1:0");
+    command
+}
+
+#[test]
+fn the_examples_answer() {
+    let hello = Running::start(example("hello"));
+    assert_eq!(body(&get(&hello.address, "/hello")), "Hello, World!");
+    assert_eq!(body(&get(&hello.address, "/users/a%20b")), "user a b\n");
+    assert!(get(&hello.address, "/").starts_with("HTTP/1.1 404 "));
+    hello.terminate();
+
+    let upload = Running::start(example("upload"));
+    let text = "y".repeat(1_000_000);
+    let request =
+        format!("POST /upload HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1000000\r\n\r\n{text}");
+    assert_eq!(body(&exchange_text(connect(&upload.address), &request)), "1000000 bytes\n");
+    upload.terminate();
+
+    let own_loop = Running::start(example("epoll_loop"));
+    for _ in 0..5 {
+        assert!(body(&get(&own_loop.address, "/ticks")).ends_with(" ticks\n"));
+    }
+}
+
+#[test]
+fn every_example_compiles_in_every_language() {
+    let folder = programs::root().join("examples");
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == "c") {
+            let name = Path::new("examples").join(path.file_name().expect("a name"));
+            for build in BUILDS.iter().filter(|build| has(build.compiler)) {
+                compile(&name.to_string_lossy(), *build);
+            }
+        }
+    }
+}

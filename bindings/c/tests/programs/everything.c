@@ -1,0 +1,284 @@
+/* A server for the tests: every way to answer. A client asks it; /stop ends it. Compiled as C99 and as C++11. */
+#include <highwire.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static highwire_server server;
+
+static void text(highwire_request request, const char *what) {
+    highwire_respond(request, 200, "text/plain", what, strlen(what));
+}
+
+static void expect(enum highwire_result got, enum highwire_result wanted, int line) {
+    if (got != wanted) {
+        fprintf(stderr, "line %d: %s, not %s: %s\n", line, highwire_result_name((int)got), highwire_result_name((int)wanted),
+                highwire_last_error());
+        abort();
+    }
+}
+#define EXPECT(call, wanted) expect((call), (wanted), __LINE__)
+
+/* Answers with all that the request has. */
+static void show(highwire_request request, void *data) {
+    char out[4096];
+    size_t used = 0;
+    highwire_string name, value, method, path, body;
+    uint32_t version;
+    (void)data;
+    EXPECT(highwire_request_method(request, &method), HIGHWIRE_OK);
+    EXPECT(highwire_request_path(request, &path), HIGHWIRE_OK);
+    EXPECT(highwire_request_version(request, &version), HIGHWIRE_OK);
+    used += (size_t)snprintf(out + used, sizeof out - used, "%.*s %.*s %u\n", (int)method.length, method.data,
+                             (int)path.length, path.data, (unsigned)version);
+    for (size_t at = 0; highwire_request_header_at(request, at, &name, &value) == HIGHWIRE_OK; at++)
+        used += (size_t)snprintf(out + used, sizeof out - used, "%.*s: %.*s\n", (int)name.length, name.data,
+                                 (int)value.length, value.data);
+    if (highwire_request_query_param(request, "q", &value) == HIGHWIRE_OK)
+        used += (size_t)snprintf(out + used, sizeof out - used, "q=%.*s\n", (int)value.length, value.data);
+    if (highwire_request_form_param(request, "f", &value) == HIGHWIRE_OK)
+        used += (size_t)snprintf(out + used, sizeof out - used, "f=%.*s\n", (int)value.length, value.data);
+    if (highwire_request_cookie(request, "c", &value) == HIGHWIRE_OK)
+        used += (size_t)snprintf(out + used, sizeof out - used, "c=%.*s\n", (int)value.length, value.data);
+    EXPECT(highwire_request_body(request, &body), HIGHWIRE_OK);
+    used += (size_t)snprintf(out + used, sizeof out - used, "%.*s", (int)body.length, body.data ? body.data : "");
+    highwire_respond(request, 200, "text/plain", out, used);
+}
+
+static void fields(highwire_request request, void *data) {
+    highwire_response response;
+    (void)data;
+    EXPECT(highwire_response_new(200, &response), HIGHWIRE_OK);
+    EXPECT(highwire_response_status(response, 201), HIGHWIRE_OK);
+    EXPECT(highwire_response_header(response, "X-One", "1"), HIGHWIRE_OK);
+    EXPECT(highwire_response_header(response, "Content-Length", "999"), HIGHWIRE_OK);
+    EXPECT(highwire_response_header(response, "X-Split", "a\r\nX-Two: 2"), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_response_header(response, "X Y", "a"), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_response_header(response, NULL, "a"), HIGHWIRE_NULL);
+    for (int at = 0; at < 200; at++)
+        EXPECT(highwire_response_header(response, "X-Many", "0123456789"), HIGHWIRE_OK);
+    EXPECT(highwire_response_body(response, "made", 4), HIGHWIRE_OK);
+    EXPECT(highwire_respond_with(request, response), HIGHWIRE_OK);
+    EXPECT(highwire_respond_with(request, response), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_response_free(response), HIGHWIRE_INVALID_HANDLE);
+}
+
+/* Wrong calls are results and no crashes, and the right one still works. */
+static void misuse(highwire_request request, void *data) {
+    highwire_string value;
+    highwire_stream stream;
+    highwire_response response;
+    (void)data;
+    EXPECT(highwire_respond(request, 99, NULL, NULL, 0), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_respond(request, 101, NULL, NULL, 0), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_respond(request, 200, NULL, NULL, 5), HIGHWIRE_NULL);
+    EXPECT(highwire_respond(request, 200, "text\r\nX: y", "a", 1), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_respond(0, 200, NULL, NULL, 0), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_respond(request + 1, 200, NULL, NULL, 0), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_respond_with(request, 12345), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_request_header(request, NULL, &value), HIGHWIRE_NULL);
+    EXPECT(highwire_request_header(request, "host", NULL), HIGHWIRE_NULL);
+    EXPECT(highwire_request_header(request, "absent", &value), HIGHWIRE_NOT_FOUND);
+    EXPECT(highwire_request_param(request, "absent", &value), HIGHWIRE_NOT_FOUND);
+    EXPECT(highwire_request_read(request, NULL, NULL), HIGHWIRE_NULL);
+    EXPECT(highwire_stream_write(77, "a", 1), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_stream_end(0), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_server_free(request), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_app_free(request), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_server_listen(server, "127.0.0.1:0"), HIGHWIRE_WRONG_STATE);
+    EXPECT(highwire_server_start(server), HIGHWIRE_WRONG_STATE);
+    EXPECT(highwire_loop_turn(5, NULL), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_response_new(200, NULL), HIGHWIRE_NULL);
+    EXPECT(highwire_response_new(200, &response), HIGHWIRE_OK);
+    EXPECT(highwire_respond_stream(request, response, -1, NULL, NULL, NULL), HIGHWIRE_NULL);
+    EXPECT(highwire_respond(request, 200, "text/plain", "still here", 10), HIGHWIRE_OK);
+    EXPECT(highwire_respond(request, 200, "text/plain", "twice", 5), HIGHWIRE_WRONG_STATE);
+    EXPECT(highwire_request_defer(request), HIGHWIRE_WRONG_STATE);
+    EXPECT(highwire_response_new(200, &response), HIGHWIRE_OK);
+    EXPECT(highwire_respond_stream(request, response, -1, NULL, NULL, &stream), HIGHWIRE_WRONG_STATE);
+}
+
+struct later {
+    highwire_request request;
+    highwire_string path;
+};
+
+static void *answer_later(void *data) {
+    struct later *later = (struct later *)data;
+    char out[256];
+    highwire_string host;
+    EXPECT(highwire_request_header(later->request, "Host", &host), HIGHWIRE_OK);
+    int length = snprintf(out, sizeof out, "%.*s for %.*s", (int)later->path.length, later->path.data, (int)host.length,
+                          host.data);
+    enum highwire_result result = highwire_respond(later->request, 200, "text/plain", out, (size_t)length);
+    if (result != HIGHWIRE_GONE)
+        expect(result, HIGHWIRE_OK, __LINE__);
+    EXPECT(highwire_respond(later->request, 200, NULL, NULL, 0), HIGHWIRE_INVALID_HANDLE);
+    free(later);
+    return NULL;
+}
+
+/* Another thread answers. */
+static void thread(highwire_request request, void *data) {
+    pthread_t thread;
+    struct later *later = (struct later *)malloc(sizeof *later);
+    (void)data;
+    EXPECT(highwire_request_defer(request), HIGHWIRE_OK);
+    later->request = request;
+    EXPECT(highwire_request_path(request, &later->path), HIGHWIRE_OK);
+    pthread_create(&thread, NULL, answer_later, later);
+    pthread_detach(thread);
+}
+
+static highwire_request waiting;
+
+/* The next request on this thread answers this one. */
+static void wait_for_next(highwire_request request, void *data) {
+    (void)data;
+    if (waiting) {
+        text(waiting, "the second one came");
+        waiting = 0;
+        text(request, "I am the second one");
+    } else {
+        waiting = request;
+    }
+}
+
+struct writer {
+    highwire_stream stream;
+    unsigned long left;
+};
+
+static void write_more(highwire_stream stream, enum highwire_result result, void *data) {
+    static const char part[8192] = {'x'};
+    struct writer *writer = (struct writer *)data;
+    while (result == HIGHWIRE_OK && writer->left > 0) {
+        result = highwire_stream_write(stream, part, sizeof part);
+        if (result == HIGHWIRE_AGAIN)
+            return; /* The callback comes when there is room. */
+        if (result == HIGHWIRE_OK)
+            writer->left--;
+    }
+    if (result == HIGHWIRE_OK)
+        highwire_stream_end(stream);
+    else
+        highwire_stream_abort(stream);
+    free(writer);
+}
+
+/* 1,000 parts of 8 KiB, as fast as the client takes them. */
+static void big(highwire_request request, void *data) {
+    highwire_response response;
+    struct writer *writer = (struct writer *)malloc(sizeof *writer);
+    (void)data;
+    writer->left = 1000;
+    EXPECT(highwire_response_new(200, &response), HIGHWIRE_OK);
+    EXPECT(highwire_response_trailer(response, "X-Sum", "7"), HIGHWIRE_OK);
+    EXPECT(highwire_respond_stream(request, response, -1, write_more, writer, &writer->stream), HIGHWIRE_OK);
+    write_more(writer->stream, HIGHWIRE_OK, writer);
+}
+
+/* A body that is cut. */
+static void cut(highwire_request request, void *data) {
+    highwire_response response;
+    highwire_stream stream;
+    (void)data;
+    EXPECT(highwire_response_new(200, &response), HIGHWIRE_OK);
+    EXPECT(highwire_respond_stream(request, response, 100, NULL, NULL, &stream), HIGHWIRE_OK);
+    EXPECT(highwire_stream_write(stream, "half", 4), HIGHWIRE_OK);
+    EXPECT(highwire_stream_abort(stream), HIGHWIRE_OK);
+    EXPECT(highwire_stream_write(stream, "half", 4), HIGHWIRE_INVALID_HANDLE);
+}
+
+static void part(highwire_request request, enum highwire_result result, const void *bytes, size_t length, void *data) {
+    unsigned long long *count = (unsigned long long *)data;
+    char out[64];
+    if (result == HIGHWIRE_OK && length > 0) {
+        *count += length;
+        if (((const char *)bytes)[length - 1] != 'x')
+            abort();
+        EXPECT(highwire_request_read(request, part, count), HIGHWIRE_OK);
+        EXPECT(highwire_request_read(request, part, count), HIGHWIRE_WRONG_STATE);
+        return;
+    }
+    int written = snprintf(out, sizeof out, "%llu %s", *count, highwire_result_name((int)result));
+    highwire_respond(request, 200, "text/plain", out, (size_t)written);
+    free(count);
+}
+
+static void upload(highwire_request request, void *data) {
+    (void)data;
+    EXPECT(highwire_request_read(request, part, calloc(1, sizeof(unsigned long long))), HIGHWIRE_OK);
+}
+
+static void missing(highwire_request request, void *data) {
+    (void)data;
+    highwire_respond(request, 404, "text/plain", "nothing of that name", 20);
+}
+
+static void stop(highwire_request request, void *data) {
+    highwire_stats stats;
+    (void)data;
+    EXPECT(highwire_server_stats(server, &stats), HIGHWIRE_OK);
+    if (stats.accepted == 0)
+        abort();
+    text(request, "stopping");
+    EXPECT(highwire_server_shutdown(server), HIGHWIRE_OK);
+}
+
+static void line(int32_t level, const char *what, void *data) {
+    (void)data;
+    fprintf(stderr, "log %d: %s\n", (int)level, what);
+}
+
+int main(int argc, char **argv) {
+    highwire_app app, other;
+    highwire_server broken;
+    EXPECT(highwire_set_log(2, line, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_set_log(2, line, NULL), HIGHWIRE_WRONG_STATE);
+    EXPECT(highwire_app_new(NULL), HIGHWIRE_NULL);
+    EXPECT(highwire_app_new(&other), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(other, "GET", "/{a}/{a}", HIGHWIRE_BODY_NONE, show, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_server_new(other, &broken), HIGHWIRE_SETTING);
+    EXPECT(highwire_app_free(other), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_app_new(&other), HIGHWIRE_OK);
+    EXPECT(highwire_server_new(other, &broken), HIGHWIRE_OK);
+    EXPECT(highwire_server_start(broken), HIGHWIRE_SETTING);
+    EXPECT(highwire_server_free(broken), HIGHWIRE_OK);
+    EXPECT(highwire_server_free(broken), HIGHWIRE_INVALID_HANDLE);
+
+    EXPECT(highwire_app_new(&app), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(app, "GET", "no-slash", HIGHWIRE_BODY_NONE, show, NULL), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_app_route(app, "G T", "/", HIGHWIRE_BODY_NONE, show, NULL), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_app_route(app, "GET", "/", 9, show, NULL), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_app_route(app, "GET", "/", HIGHWIRE_BODY_NONE, NULL, NULL), HIGHWIRE_NULL);
+    EXPECT(highwire_app_set(app, 999, 1), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_app_set(app, HIGHWIRE_ENGINE, 9), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_app_set(app, HIGHWIRE_ENGINE, argc > 1 ? (uint64_t)atoi(argv[1]) : 0), HIGHWIRE_OK);
+    EXPECT(highwire_app_set(app, HIGHWIRE_WORKERS, 1), HIGHWIRE_OK);
+    EXPECT(highwire_app_server_name(app, "everything"), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(app, "*", "/show", HIGHWIRE_BODY_WHOLE, show, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(app, "GET", "/fields", HIGHWIRE_BODY_NONE, fields, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(app, "GET", "/misuse", HIGHWIRE_BODY_NONE, misuse, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(app, "GET", "/thread/{name}", HIGHWIRE_BODY_NONE, thread, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(app, "GET", "/wait", HIGHWIRE_BODY_NONE, wait_for_next, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(app, "GET", "/big", HIGHWIRE_BODY_NONE, big, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(app, "GET", "/cut", HIGHWIRE_BODY_NONE, cut, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(app, "POST", "/upload", HIGHWIRE_BODY_PARTS, upload, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(app, "GET", "/stop", HIGHWIRE_BODY_NONE, stop, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_app_fallback(app, HIGHWIRE_BODY_NONE, missing, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_server_new(app, &server), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(app, "GET", "/", HIGHWIRE_BODY_NONE, show, NULL), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_server_join(server), HIGHWIRE_WRONG_STATE);
+    EXPECT(highwire_server_shutdown(server), HIGHWIRE_WRONG_STATE);
+    EXPECT(highwire_server_listen(server, "127.0.0.1:0"), HIGHWIRE_OK);
+    printf("http://%s\n", highwire_server_address(server, 0));
+    if (highwire_server_address(server, 1) != NULL || highwire_server_address(0, 0) != NULL)
+        abort();
+    fflush(stdout);
+    EXPECT(highwire_server_start(server), HIGHWIRE_OK);
+    EXPECT(highwire_server_join(server), HIGHWIRE_OK);
+    EXPECT(highwire_server_free(server), HIGHWIRE_OK);
+    return 0;
+}
