@@ -16,6 +16,7 @@ pub mod deferred;
 pub mod embed;
 pub mod files;
 pub mod handles;
+pub mod haywire;
 pub mod log;
 pub mod receive;
 pub mod request;

@@ -177,6 +177,20 @@ pub(crate) fn with_current<R>(handle: u64, act: impl FnOnce(&mut Current) -> R) 
     None
 }
 
+/// Calls `act` with the request whose handler runs on this thread, and its whole body. `act` must not call the program. The
+/// bytes of both live until the handler returns.
+pub(crate) fn with_request<R>(handle: u64, act: impl FnOnce(&Request<'_>, &[u8]) -> R) -> Option<R> {
+    with_current(handle, |current| {
+        let body = current.body();
+        act(current.request(), &body)
+    })
+}
+
+/// Returns true if the handler of a request runs on this thread.
+pub(crate) fn handle_of_current(handle: u64) -> bool {
+    with_current(handle, |_| ()).is_some()
+}
+
 /// Returns a deferred request by its handle, which `with_current` did not find.
 pub(crate) fn deferred_request(handle: u64) -> Result<Arc<Deferred>, Failed> {
     deferred::get(handle).ok_or((HIGHWIRE_INVALID_HANDLE, format!("{handle:#x} is not a request, or it was answered")))

@@ -32,18 +32,16 @@ impl Draft {
     pub(crate) fn new(status: u32) -> Result<Draft, Failed> {
         let code = u16::try_from(status).ok().filter(|status| (200..=999).contains(status));
         match code.and_then(|status| StatusCode::from_u16(status).ok()) {
-            Some(status) => Ok(Draft {
-                status,
-                fields: Vec::new(),
-                trailers: Vec::new(),
-                body: Bytes::new(),
-                closes: false,
-                stream: None,
-            }),
+            Some(status) => Ok(Draft::of(status)),
             None => {
                 failed(HIGHWIRE_INVALID_ARGUMENT, format!("{status} is not the status of a final response, 200 to 999"))
             }
         }
+    }
+
+    /// Returns a draft with a status that is valid.
+    pub(crate) fn of(status: StatusCode) -> Draft {
+        Draft { status, fields: Vec::new(), trailers: Vec::new(), body: Bytes::new(), closes: false, stream: None }
     }
 
     /// Adds a header field. The library writes those that frame the message itself.
@@ -85,7 +83,7 @@ impl IntoResponse for Draft {
         let mut response = match stream {
             Some(reading) => reading.into_response(),
             None if body.is_empty() => Response::new(status),
-            None => Response::bytes("", body),
+            None => without_type(body),
         };
         response.set_status(status);
         *response.own_headers() = fields;
@@ -102,7 +100,11 @@ pub(crate) fn answer(request: highwire_request, draft: Draft) -> Result<(), Fail
     answer_with(request, draft, Draft::into_response)
 }
 
-fn answer_with<T: Send + 'static>(request: highwire_request, value: T, make: fn(T) -> Response) -> Result<(), Failed> {
+pub(crate) fn answer_with<T: Send + 'static>(
+    request: highwire_request,
+    value: T,
+    make: fn(T) -> Response,
+) -> Result<(), Failed> {
     let mut value = Some(value);
     let here = with_current(request, |current| {
         if current.answer.is_some() {
@@ -190,9 +192,10 @@ pub unsafe extern "C" fn highwire_respond(
     })
 }
 
+/// Returns a response without a media type.
 fn without_type(body: Bytes) -> Response {
     let mut response = Response::bytes("", body);
-    response.own_headers().clear();
+    response.remove_header(&header::CONTENT_TYPE);
     response
 }
 
