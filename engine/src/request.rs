@@ -6,7 +6,7 @@ use crate::config::Limits;
 use crate::reply::{Awaited, InterimQueue, InterimResponses, Replier};
 use crate::{Secure, Tls};
 use bytes::Bytes;
-use highwire_io::Peer;
+use highwire_io::{Peer, SocketId};
 use http::Extensions;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -42,6 +42,8 @@ pub struct Caller<'r> {
     pub(crate) session: Option<&'r Secure>,
     /// The facts of the TLS session, if the request is handled without its connection.
     pub(crate) kept: Option<&'r Tls>,
+    /// The connection, if the request is handled with it.
+    pub(crate) connection: Option<SocketId>,
 }
 
 impl std::fmt::Debug for Caller<'_> {
@@ -53,13 +55,19 @@ impl std::fmt::Debug for Caller<'_> {
 impl<'r> Caller<'r> {
     /// Returns the sender of a request that is handled without its connection.
     pub fn kept(peer: Peer, tls: Option<&'r Tls>) -> Caller<'r> {
-        Caller { peer, session: None, kept: tls }
+        Caller { peer, session: None, kept: tls, connection: None }
     }
 
     /// Returns the address of the client. If a proxy has sent a PROXY header that names the client's address, returns
     /// that address.
     pub fn peer(&self) -> Peer {
         self.peer
+    }
+
+    /// Returns the connection on which the request arrived: a number that no other open connection of the worker has. A
+    /// later connection has another generation. Returns `None` for a request of this process, and for an owned one.
+    pub fn connection(&self) -> Option<SocketId> {
+        self.connection
     }
 
     /// Returns true if the request arrived over TLS.

@@ -128,6 +128,12 @@ impl<'r> Request<'r> {
         self.caller.peer()
     }
 
+    /// Returns the connection on which the request arrived: a number that no other open connection of this worker has. A later
+    /// connection has another generation. Middleware that waits passes requests on without it.
+    pub fn connection(&self) -> Option<highwire_io::SocketId> {
+        self.caller.connection()
+    }
+
     /// Returns true if the request arrived under TLS.
     pub fn is_secure(&self) -> bool {
         self.caller.is_secure()

@@ -53,7 +53,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
     }
     let copy =
         |from: &Path, to: &Path| std::fs::copy(from, to).map(drop).map_err(|error| Error::doing(to.display(), error));
-    for header in ["highwire.h", "haywire.h"] {
+    for header in ["highwire.h", "haywire.h", "httpserver.h"] {
         copy(&root.join("bindings/c/include").join(header), &prefix.join("include").join(header))?;
     }
     copy(&built.join("libhighwire_c.a"), &lib.join("libhighwire.a"))?;

@@ -83,6 +83,19 @@ pub unsafe extern "C" fn highwire_loop_new(
     })
 }
 
+/// Runs a server inside a loop of this thread, over epoll. Returns the loop and its descriptor.
+pub(crate) fn over_epoll(server: highwire::server::Server) -> Result<(highwire_loop, i32), Failed> {
+    let driver = Readiness::new().map_err(|error| (HIGHWIRE_SYSTEM, error.to_string()))?;
+    let mut worker = crate::result::engine(server.into_worker(driver))?;
+    let descriptor = crate::result::engine(worker.descriptor())?;
+    Ok((add(Box::new(worker)), descriptor))
+}
+
+/// Runs a turn of a loop of this thread.
+pub(crate) fn turn(handle: highwire_loop) -> Result<bool, Failed> {
+    with(handle, |worker| worker.turn())
+}
+
 fn add(worker: Box<dyn Turns>) -> highwire_loop {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let handle = KIND | NEXT.fetch_add(1, Ordering::Relaxed);

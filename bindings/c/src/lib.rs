@@ -17,6 +17,7 @@ pub mod embed;
 pub mod files;
 pub mod handles;
 pub mod haywire;
+pub mod httpserver;
 pub mod log;
 pub mod receive;
 pub mod request;

@@ -93,6 +93,11 @@ pub unsafe extern "C" fn highwire_request_read(
     })
 }
 
+/// Takes the body of a deferred request, on its worker's thread.
+pub(crate) fn take(handle: u64) -> Option<Body> {
+    BODIES.with_borrow_mut(|bodies| bodies.get_mut(&handle).and_then(Option::take))
+}
+
 fn tell(
     request: highwire_request,
     part: Option<Result<Bytes, BodyError>>,

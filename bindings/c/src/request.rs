@@ -186,6 +186,20 @@ pub(crate) fn with_request<R>(handle: u64, act: impl FnOnce(&Request<'_>, &[u8])
     })
 }
 
+/// Calls `act` with the request whose handler runs on this thread. `act` must not call the program.
+pub(crate) fn with_request_mut<R>(handle: u64, act: impl FnOnce(&mut Request<'_>) -> R) -> Option<R> {
+    with_current(handle, |current| act(current.request()))
+}
+
+/// Returns a method, a target, or another part of a request.
+pub(crate) fn any_part<R>(
+    handle: u64,
+    borrowed: impl FnOnce(&Request<'_>) -> Option<R>,
+    kept: impl FnOnce(&Deferred) -> Option<R>,
+) -> Option<R> {
+    part(handle, |current| borrowed(current.request()), kept).ok()
+}
+
 /// Returns true if the handler of a request runs on this thread.
 pub(crate) fn handle_of_current(handle: u64) -> bool {
     with_current(handle, |_| ()).is_some()

@@ -24,7 +24,12 @@ pub(crate) struct Draft {
     closes: bool,
     /// The body in parts, in place of `body`.
     pub(crate) stream: Option<crate::stream::Reading>,
+    /// Trailers that are known only at the end of the body, in place of `trailers`.
+    pub(crate) late_trailers: Option<LateTrailers>,
 }
+
+/// Trailers that a program gives at the end of a body.
+pub(crate) type LateTrailers = Arc<Mutex<Vec<(HeaderName, HeaderValue)>>>;
 
 static DRAFTS: Table<Mutex<Draft>> = Table::new(Kind::Response);
 
@@ -41,7 +46,15 @@ impl Draft {
 
     /// Returns a draft with a status that is valid.
     pub(crate) fn of(status: StatusCode) -> Draft {
-        Draft { status, fields: Vec::new(), trailers: Vec::new(), body: Bytes::new(), closes: false, stream: None }
+        Draft {
+            status,
+            fields: Vec::new(),
+            trailers: Vec::new(),
+            body: Bytes::new(),
+            closes: false,
+            stream: None,
+            late_trailers: None,
+        }
     }
 
     /// Adds a header field. The library writes those that frame the message itself.
@@ -59,13 +72,18 @@ impl Draft {
         self.body = body;
     }
 
+    pub(crate) fn set_closes(&mut self, closes: bool) {
+        self.closes = closes;
+    }
+
     pub(crate) fn add_trailer(&mut self, name: &str, value: &[u8]) -> Result<(), Failed> {
         self.trailers.push(field(name, value)?);
         Ok(())
     }
 }
 
-fn field(name: &str, value: &[u8]) -> Result<(HeaderName, HeaderValue), Failed> {
+/// Returns a header field.
+pub(crate) fn field(name: &str, value: &[u8]) -> Result<(HeaderName, HeaderValue), Failed> {
     let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
         return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{name:?} is not a name of a header field"));
     };
@@ -79,15 +97,23 @@ fn field(name: &str, value: &[u8]) -> Result<(HeaderName, HeaderValue), Failed> 
 
 impl IntoResponse for Draft {
     fn into_response(self) -> Response {
-        let Draft { status, fields, trailers, body, closes, stream } = self;
+        let Draft { status, fields, trailers, body, closes, stream, late_trailers } = self;
         let mut response = match stream {
-            Some(reading) => reading.into_response(),
+            Some(reading) => {
+                let mut response = reading.into_response();
+                // The program has named the media type, or there is none.
+                response.remove_header(&header::CONTENT_TYPE);
+                response
+            }
             None if body.is_empty() => Response::new(status),
             None => without_type(body),
         };
         response.set_status(status);
         *response.own_headers() = fields;
-        if !trailers.is_empty() {
+        if let Some(late) = late_trailers {
+            let take = move || std::mem::take(&mut *late.lock().unwrap_or_else(PoisonError::into_inner));
+            response = response.with_trailers(take);
+        } else if !trailers.is_empty() {
             response = response.with_trailers(|| trailers);
         }
         if closes { response.and_close() } else { response }

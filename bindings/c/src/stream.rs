@@ -5,9 +5,10 @@
 
 use crate::handles::{Kind, Table};
 use crate::request::{Data, highwire_request};
-use crate::response::{self, highwire_response};
+use crate::response::{self, Draft, highwire_response};
 use crate::result::{
-    HIGHWIRE_AGAIN, HIGHWIRE_GONE, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, bytes, failed, give, guarded, highwire_result,
+    Failed, HIGHWIRE_AGAIN, HIGHWIRE_GONE, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, bytes, failed, give, guarded,
+    highwire_result,
 };
 use bytes::Bytes;
 use futures_core::Stream;
@@ -137,23 +138,33 @@ pub unsafe extern "C" fn highwire_respond_stream(
     out: *mut highwire_stream,
 ) -> highwire_result {
     guarded(|| {
-        let mut draft = response::take(response)?;
+        let draft = response::take(response)?;
         if out.is_null() {
             return crate::result::null("out");
         }
-        let queue =
-            Queue { parts: VecDeque::new(), held: 0, ended: None, is_gone: false, wants_room: false, reader: None };
-        let length = u64::try_from(length).ok();
-        let writing = Arc::new(Writing { queue: Mutex::new(queue), callback, data: Data(data), length });
-        let handle = STREAMS.add(writing.clone());
-        draft.stream = Some(Reading { writing: writing.clone(), handle });
-        if let Err(error) = response::answer(request, draft) {
-            let _ = STREAMS.remove(handle);
-            return Err(error);
-        }
+        let handle = begin(request, draft, u64::try_from(length).ok(), callback, Data(data))?;
         // SAFETY: as the caller promises.
         unsafe { give(out, handle, "out") }
     })
+}
+
+/// Answers a request with a body in parts.
+pub(crate) fn begin(
+    request: highwire_request,
+    mut draft: Draft,
+    length: Option<u64>,
+    callback: highwire_stream_callback,
+    data: Data,
+) -> Result<highwire_stream, Failed> {
+    let queue = Queue { parts: VecDeque::new(), held: 0, ended: None, is_gone: false, wants_room: false, reader: None };
+    let writing = Arc::new(Writing { queue: Mutex::new(queue), callback, data, length });
+    let handle = STREAMS.add(writing.clone());
+    draft.stream = Some(Reading { writing, handle });
+    if let Err(error) = response::answer(request, draft) {
+        let _ = STREAMS.remove(handle);
+        return Err(error);
+    }
+    Ok(handle)
 }
 
 /// Sends a part of the body. The bytes are copied. Any thread may do that, but not two at the same time, because the order

@@ -22,7 +22,7 @@ impl Carrier for Call {
     }
 
     fn caller(&self) -> Caller<'_> {
-        Caller { peer: self.peer, session: None, kept: self.tls.as_ref() }
+        Caller { peer: self.peer, session: None, kept: self.tls.as_ref(), connection: None }
     }
 
     fn exchange(&mut self) -> Option<&mut Exchange> {

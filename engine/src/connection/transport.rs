@@ -91,7 +91,7 @@ impl Transport {
 
     /// Returns the client's address and TLS session, if there is one, for handlers.
     pub(super) fn caller<'o>(&self, out: &'o Out<'_>) -> Caller<'o> {
-        Caller { peer: self.peer, session: out.tls.as_deref(), kept: None }
+        Caller { peer: self.peer, session: out.tls.as_deref(), kept: None, connection: Some(self.id) }
     }
 
     pub(super) fn task(&self) -> TaskKind {

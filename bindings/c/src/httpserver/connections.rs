@@ -1,0 +1,113 @@
+//! The connections of a thread, each with its request. Their numbers are the pointers that the program has.
+
+use super::server::Server;
+use super::{RequestCallback, http_request_s};
+use crate::response::LateTrailers;
+use crate::stream::highwire_stream;
+use bytes::Bytes;
+use highwire_io::SocketId;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr;
+use std::rc::Rc;
+
+/// How the next chunk of a request's body is read.
+pub(super) enum Chunks {
+    /// From the connection, as it arrives.
+    Parts,
+    /// This is it: the whole body, and then nothing.
+    Whole(Bytes),
+}
+
+/// A connection, and the request that it answers now.
+pub(super) struct Connection {
+    pub(super) server: Rc<Server>,
+    /// The handle of the request.
+    pub(super) request: u64,
+    /// The value of the program, which lives as long as the connection.
+    pub(super) userdata: *mut c_void,
+    pub(super) body: Bytes,
+    pub(super) chunk: Bytes,
+    /// The body as a chunk, if it is not streamed.
+    pub(super) whole_chunk: Option<Bytes>,
+    /// True if the connection shall close after the response.
+    pub(super) closes: bool,
+    /// The response body that is being sent in chunks, its trailers, and who waits for room.
+    pub(super) stream: Option<(highwire_stream, LateTrailers)>,
+    pub(super) waits_for_room: RequestCallback,
+}
+
+/// The connections of this thread.
+#[derive(Default)]
+struct Connections {
+    by_number: HashMap<u64, Connection>,
+    /// The number of the connection in each slot of each server, so that a later connection in the slot ends the earlier one.
+    by_slot: HashMap<(u32, u32), u64>,
+}
+
+thread_local! {
+    static CONNECTIONS: RefCell<Connections> = RefCell::default();
+}
+
+/// Bit 63 is set, so that no number is NULL. A server's number has 13 bits, a generation 24, a slot 26.
+fn number(server: u32, id: SocketId) -> u64 {
+    1 << 63
+        | u64::from(server & 0x1fff) << 50
+        | u64::from(id.generation & 0xff_ffff) << 26
+        | u64::from(id.index & 0x3ff_ffff)
+}
+
+/// Begins a request on a connection. Returns the connection's number.
+pub(super) fn begin(server: &Rc<Server>, id: SocketId, request: u64, whole_chunk: Option<Bytes>) -> u64 {
+    let number = number(server.number, id);
+    let ended = CONNECTIONS.with_borrow_mut(|connections| {
+        let before = connections.by_slot.insert((server.number, id.index), number);
+        let ended = before.filter(|before| *before != number).and_then(|before| connections.by_number.remove(&before));
+        let connection = connections.by_number.entry(number).or_insert_with(|| Connection {
+            server: server.clone(),
+            request,
+            userdata: ptr::null_mut(),
+            body: Bytes::new(),
+            chunk: Bytes::new(),
+            whole_chunk: None,
+            closes: false,
+            stream: None,
+            waits_for_room: None,
+        });
+        connection.request = request;
+        connection.body = whole_chunk.clone().unwrap_or_default();
+        (connection.chunk, connection.whole_chunk) = (Bytes::new(), whole_chunk);
+        (connection.closes, connection.waits_for_room) = (false, None);
+        let stream = connection.stream.take();
+        (ended, stream)
+    });
+    drop(ended);
+    number
+}
+
+/// Calls `act` with the connection of a pointer, if there is one. `act` must not call the program.
+pub(super) fn with_connection<R>(request: *mut http_request_s, act: impl FnOnce(&mut Connection) -> R) -> Option<R> {
+    CONNECTIONS.with_borrow_mut(|connections| connections.by_number.get_mut(&(request as usize as u64)).map(act))
+}
+
+/// Changes a connection, and calls a callback of the program with it, if it still has the same request.
+pub(super) fn call_back(
+    number: u64,
+    request: u64,
+    callback: unsafe extern "C" fn(*mut http_request_s),
+    change: impl FnOnce(&mut Connection),
+) {
+    let pointer = number as usize as *mut http_request_s;
+    let is_same = with_connection(pointer, |connection| {
+        let is_same = connection.request == request;
+        if is_same {
+            change(connection);
+        }
+        is_same
+    });
+    if is_same == Some(true) {
+        // SAFETY: the program has given the function as one of this type. It is C's and does not unwind.
+        unsafe { callback(pointer) };
+    }
+}

@@ -1,0 +1,252 @@
+//! Responses of the program, and how they are sent: at once, or in chunks.
+
+use super::connections::{call_back, with_connection};
+use super::{RequestCallback, http_request_s, http_response_s};
+use crate::request::Data;
+use crate::response::{self, Draft, LateTrailers, answer};
+use crate::result::{HIGHWIRE_OK, guarded, highwire_result};
+use crate::stream::{self, highwire_stream, highwire_stream_abort, highwire_stream_end, highwire_stream_write};
+use bytes::Bytes;
+use http::StatusCode;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A response as the program makes it: pointers to its bytes, which live until it is sent.
+#[derive(Default)]
+struct Making {
+    status: Option<c_int>,
+    fields: Vec<(*const c_char, *const c_char)>,
+    body: Option<(*const c_char, c_int)>,
+}
+
+#[derive(Default)]
+struct Responses {
+    last: u64,
+    making: HashMap<u64, Making>,
+}
+
+thread_local! {
+    static RESPONSES: RefCell<Responses> = RefCell::default();
+}
+
+/// Makes a response. It is freed when it is sent.
+#[unsafe(no_mangle)]
+pub extern "C" fn http_response_init() -> *mut http_response_s {
+    RESPONSES.with_borrow_mut(|responses| {
+        responses.last += 1;
+        responses.making.insert(responses.last, Making::default());
+        // No number is one of memory, and none is NULL.
+        (responses.last << 1 | 1) as usize as *mut http_response_s
+    })
+}
+
+fn change(response: *mut http_response_s, act: impl FnOnce(&mut Making)) {
+    let number = response as usize as u64 >> 1;
+    RESPONSES.with_borrow_mut(|responses| responses.making.get_mut(&number).map(act));
+}
+
+fn take(response: *mut http_response_s) -> Option<Making> {
+    RESPONSES.with_borrow_mut(|responses| responses.making.remove(&(response as usize as u64 >> 1)))
+}
+
+/// Sets the status; 200 without it. One outside 100 to 599 is 500.
+#[unsafe(no_mangle)]
+pub extern "C" fn http_response_status(response: *mut http_response_s, status: c_int) {
+    change(response, |making| making.status = Some(status));
+}
+
+/// Adds a header field. The texts must live until the response is sent.
+///
+/// # Safety
+/// The texts end with a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn http_response_header(
+    response: *mut http_response_s,
+    key: *const c_char,
+    value: *const c_char,
+) {
+    if !key.is_null() && !value.is_null() {
+        change(response, |making| making.fields.push((key, value)));
+    }
+}
+
+/// Sets the body. The bytes must live until the response is sent.
+///
+/// # Safety
+/// The body has this many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn http_response_body(response: *mut http_response_s, body: *const c_char, length: c_int) {
+    if !body.is_null() && length >= 0 {
+        change(response, |making| making.body = Some((body, length)));
+    }
+}
+
+impl Making {
+    fn status(&self) -> StatusCode {
+        let status = self.status.unwrap_or(200);
+        // An interim status is no final response.
+        let code = u16::try_from(status).ok().filter(|code| (200..=599).contains(code));
+        code.and_then(|code| StatusCode::from_u16(code).ok()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// Returns the fields, the last one first, as in the original.
+    ///
+    /// # Safety
+    /// The program's texts are still there.
+    unsafe fn fields<'f>(&self) -> impl Iterator<Item = (&'f CStr, &'f CStr)> {
+        // SAFETY: the program promises texts that end with a NUL and live until the response is sent.
+        self.fields.iter().rev().map(|&(key, value)| unsafe { (CStr::from_ptr(key), CStr::from_ptr(value)) })
+    }
+
+    /// Returns the bytes of the body.
+    ///
+    /// # Safety
+    /// The program's bytes are still there.
+    unsafe fn body<'b>(&self) -> &'b [u8] {
+        match self.body {
+            // SAFETY: the program promises this many bytes, which live until the response is sent.
+            Some((body, length)) => unsafe { std::slice::from_raw_parts(body.cast(), length as usize) },
+            None => &[],
+        }
+    }
+
+    /// Returns the head of the response.
+    ///
+    /// # Safety
+    /// The program's texts are still there.
+    unsafe fn draft(&self, closes: bool) -> Draft {
+        let mut draft = Draft::of(self.status());
+        // SAFETY: as the caller promises.
+        for (key, value) in unsafe { self.fields() } {
+            // A field that would split the response is left out.
+            let _ = draft.add_header(&key.to_string_lossy(), value.to_bytes());
+        }
+        if closes {
+            draft.set_closes(true);
+        }
+        draft
+    }
+}
+
+/// Sends a response, and frees it.
+///
+/// # Safety
+/// The bytes that the response refers to are still there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn http_respond(request: *mut http_request_s, response: *mut http_response_s) {
+    guarded(|| {
+        let Some(making) = take(response) else { return Ok(()) };
+        let Some((handle, closes)) = with_connection(request, |connection| (connection.request, connection.closes))
+        else {
+            return Ok(());
+        };
+        // SAFETY: as the caller promises.
+        let (mut draft, body) = unsafe { (making.draft(closes), making.body()) };
+        draft.set_body(Bytes::copy_from_slice(body));
+        answer(handle, draft)
+    });
+}
+
+/// Sends the head with the first chunk, and later chunks. The callback is called when the next one can be sent, never before this
+/// function returns.
+///
+/// # Safety
+/// The bytes that the response refers to are still there, and the callback is NULL or a function of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn http_respond_chunk(
+    request: *mut http_request_s,
+    response: *mut http_response_s,
+    callback: RequestCallback,
+) {
+    guarded(|| {
+        let Some(making) = take(response) else { return Ok(()) };
+        let known = with_connection(request, |connection| {
+            (connection.request, connection.closes, connection.stream.as_ref().map(|(stream, _)| *stream))
+        });
+        let Some((handle, closes, stream)) = known else { return Ok(()) };
+        let stream = match stream {
+            Some(stream) => stream,
+            None => {
+                // SAFETY: as the caller promises.
+                let mut draft = unsafe { making.draft(closes) };
+                let trailers: LateTrailers = Arc::new(Mutex::new(Vec::new()));
+                draft.late_trailers = Some(trailers.clone());
+                let stream = stream::begin(handle, draft, None, Some(has_room), Data(request))?;
+                with_connection(request, |connection| connection.stream = Some((stream, trailers)));
+                stream
+            }
+        };
+        // SAFETY: as the caller promises.
+        let body = unsafe { making.body() };
+        // The first chunk that waits may have any length, and the program waits for the callback before the next one.
+        // SAFETY: the slice is that of a reference.
+        let written = unsafe { highwire_stream_write(stream, body.as_ptr().cast(), body.len()) };
+        let Some(callback) = callback else { return Ok(()) };
+        match written {
+            HIGHWIRE_OK => {
+                let number = request as usize as u64;
+                highwire::spawn(async move { call_back(number, handle, callback, |_| {}) });
+            }
+            highwire_result::HIGHWIRE_AGAIN => {
+                let rest = Bytes::copy_from_slice(body);
+                with_connection(request, |connection| {
+                    connection.chunk = rest;
+                    connection.waits_for_room = Some(callback);
+                });
+            }
+            // The client is gone.
+            _ => {}
+        }
+        Ok(())
+    });
+}
+
+/// Is called by the stream of a connection when it has room, or when its client is gone.
+///
+/// # Safety
+/// There are no conditions: `data` is the number of a connection and is not followed.
+unsafe extern "C" fn has_room(stream: highwire_stream, result: highwire_result, data: *mut c_void) {
+    let request: *mut http_request_s = data;
+    if result != HIGHWIRE_OK {
+        highwire_stream_abort(stream);
+        with_connection(request, |connection| {
+            if connection.stream.as_ref().is_some_and(|(its, _)| *its == stream) {
+                connection.stream = None;
+            }
+        });
+        return;
+    }
+    let waiting = with_connection(request, |connection| {
+        let callback = connection.waits_for_room.take()?;
+        Some((connection.request, callback, std::mem::take(&mut connection.chunk)))
+    });
+    if let Some(Some((handle, callback, rest))) = waiting {
+        // SAFETY: the bytes are those of a value that lives until the call returns.
+        unsafe { highwire_stream_write(stream, rest.as_ptr().cast(), rest.len()) };
+        let number = data as usize as u64;
+        highwire::spawn(async move { call_back(number, handle, callback, |_| {}) });
+    }
+}
+
+/// Ends a response in chunks. The header fields of the response become trailers.
+///
+/// # Safety
+/// The bytes that the response refers to are still there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn http_respond_chunk_end(request: *mut http_request_s, response: *mut http_response_s) {
+    guarded(|| {
+        let Some(making) = take(response) else { return Ok(()) };
+        let stream = with_connection(request, |connection| connection.stream.take());
+        let Some(Some((stream, trailers))) = stream else { return Ok(()) };
+        let mut all = trailers.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: as the caller promises.
+        for (key, value) in unsafe { making.fields() } {
+            all.extend(response::field(&key.to_string_lossy(), value.to_bytes()));
+        }
+        drop(all);
+        highwire_stream_end(stream);
+        Ok(())
+    });
+}

@@ -1,0 +1,343 @@
+//! Servers of a program: inside the thread that listens, with a descriptor for the program's own events.
+
+use super::connections::{begin, call_back};
+use super::{RequestCallback, http_server_s};
+use crate::embed::{self, highwire_loop};
+use crate::receive;
+use crate::request::{Data, Handler, defer, with_request_mut};
+use crate::response::{Draft, answer};
+use crate::result::{Failed, HIGHWIRE_SYSTEM, engine, guarded};
+use bytes::Bytes;
+use highwire::{App, BodyUse, StatusCode, direct};
+use highwire_io::SocketId;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// The knobs of the header, which each program sets for itself.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct http_server_knobs {
+    request_timeout: c_int,
+    keep_alive_timeout: c_int,
+    max_total_est_mem_usage: i64,
+    max_token_length: i64,
+    max_request_buf_size: i64,
+}
+
+const DEFAULTS: http_server_knobs = http_server_knobs {
+    request_timeout: 20,
+    keep_alive_timeout: 120,
+    max_total_est_mem_usage: 4 << 30,
+    max_token_length: 8192,
+    max_request_buf_size: 8 << 20,
+};
+
+/// A server.
+pub(super) struct Server {
+    pub(super) number: u32,
+    port: c_int,
+    handler: unsafe extern "C" fn(*mut super::http_request_s),
+    knobs: http_server_knobs,
+    pub(super) userdata: Cell<*mut c_void>,
+    /// The descriptor on which the program registers its events.
+    epoll: c_int,
+    running: Cell<Option<highwire_loop>>,
+    /// What the descriptor's event of the server itself points to.
+    event: Event,
+}
+
+/// What the pointers of events point to: the first member is the function, as programs have it.
+#[repr(C)]
+struct Event {
+    handler: unsafe extern "C" fn(*mut libc::epoll_event),
+    server: u32,
+}
+
+thread_local! {
+    static SERVERS: RefCell<HashMap<u32, Rc<Server>>> = RefCell::default();
+}
+
+/// What a program has of a server: memory that it may free.
+#[repr(C)]
+struct Memory {
+    number: u32,
+}
+
+/// Returns the server of a pointer, if this thread has it.
+///
+/// # Safety
+/// The pointer is NULL, or one of `http_server_init` that was not freed.
+unsafe fn server_of(pointer: *mut http_server_s) -> Option<Rc<Server>> {
+    if pointer.is_null() {
+        return None;
+    }
+    // SAFETY: the caller promises memory of `http_server_init_with`.
+    let number = unsafe { (*pointer.cast::<Memory>()).number };
+    SERVERS.with_borrow(|servers| servers.get(&number).cloned())
+}
+
+/// Makes a server for a port.
+#[unsafe(no_mangle)]
+pub extern "C" fn http_server_init(port: c_int, handler: RequestCallback) -> *mut http_server_s {
+    http_server_init_with(port, handler, DEFAULTS)
+}
+
+/// Makes a server with the knobs of the program.
+#[unsafe(no_mangle)]
+pub extern "C" fn http_server_init_with(
+    port: c_int,
+    handler: RequestCallback,
+    knobs: http_server_knobs,
+) -> *mut http_server_s {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let Some(handler) = handler else { return ptr::null_mut() };
+    // SAFETY: the call has no preconditions.
+    let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+    // SAFETY: the size is not 0. The program frees it with `free`.
+    let memory: *mut Memory = unsafe { libc::malloc(size_of::<Memory>()) }.cast();
+    if epoll < 0 || memory.is_null() {
+        return ptr::null_mut();
+    }
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: `malloc` has given memory for it.
+    unsafe { memory.write(Memory { number }) };
+    let server = Server {
+        number,
+        port,
+        handler,
+        knobs,
+        userdata: Cell::new(ptr::null_mut()),
+        epoll,
+        running: Cell::default(),
+        event: Event { handler: turn, server: number },
+    };
+    SERVERS.with_borrow_mut(|servers| servers.insert(number, Rc::new(server)));
+    memory.cast()
+}
+
+/// Sets a value of the program for the server.
+///
+/// # Safety
+/// The pointer is one of `http_server_init`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn http_server_set_userdata(server: *mut http_server_s, data: *mut c_void) {
+    // SAFETY: as the caller promises.
+    if let Some(server) = unsafe { server_of(server) } {
+        server.userdata.set(data);
+    }
+}
+
+/// Returns the epoll descriptor of the server.
+///
+/// # Safety
+/// The pointer is one of `http_server_init`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn http_server_loop(server: *mut http_server_s) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { server_of(server) }.map_or(-1, |server| server.epoll)
+}
+
+/// Listens on all addresses, and serves for ever.
+///
+/// # Safety
+/// The pointer is one of `http_server_init`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn http_server_listen(server: *mut http_server_s) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { http_server_listen_addr(server, ptr::null()) }
+}
+
+/// Listens on an address, and serves for ever. Returns -1 if it cannot listen.
+///
+/// # Safety
+/// The pointer is one of `http_server_init`; the address is NULL or ends with a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn http_server_listen_addr(server: *mut http_server_s, address: *const c_char) -> c_int {
+    // SAFETY: as the caller promises.
+    let Some(found) = (unsafe { server_of(server) }) else { return -1 };
+    // SAFETY: as the caller promises.
+    if unsafe { http_server_listen_addr_poll(server, address) } != 0 {
+        return -1;
+    }
+    // The program may free the pointer meanwhile, so only the server itself is used.
+    loop {
+        if handle_event(found.epoll, -1) < 0 {
+            return -1;
+        }
+    }
+}
+
+/// Listens on all addresses, and returns. `http_server_poll` serves.
+///
+/// # Safety
+/// The pointer is one of `http_server_init`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn http_server_listen_poll(server: *mut http_server_s) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { http_server_listen_addr_poll(server, ptr::null()) }
+}
+
+/// Listens on an address, and returns 0, or -1 if it cannot listen.
+///
+/// # Safety
+/// As [`http_server_listen_addr`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn http_server_listen_addr_poll(server: *mut http_server_s, address: *const c_char) -> c_int {
+    // SAFETY: as the caller promises.
+    let Some(server) = (unsafe { server_of(server) }) else { return -1 };
+    let address = if address.is_null() {
+        "0.0.0.0".to_string()
+    } else {
+        // SAFETY: as the caller promises.
+        unsafe { CStr::from_ptr(address) }.to_string_lossy().into_owned()
+    };
+    let mut status = -1;
+    guarded(|| {
+        match listen(&server, &address) {
+            Ok(()) => status = 0,
+            Err((_, text)) => eprintln!("httpserver: {text}"),
+        }
+        Ok(())
+    });
+    status
+}
+
+/// Handles at most one event, without waiting. Returns 1 if there was one, 0 if not, and -1 after an error.
+///
+/// # Safety
+/// The pointer is one of `http_server_init`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn http_server_poll(server: *mut http_server_s) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { server_of(server) }.map_or(-1, |server| handle_event(server.epoll, 0))
+}
+
+/// Waits for one event, and calls its function.
+fn handle_event(epoll: c_int, timeout: c_int) -> c_int {
+    let mut event = libc::epoll_event { events: 0, u64: 0 };
+    // SAFETY: there is room for one event.
+    match unsafe { libc::epoll_wait(epoll, &raw mut event, 1, timeout) } {
+        1 => {
+            let pointer = event.u64 as usize as *const Event;
+            // SAFETY: as documented, each pointer that is registered points to a struct whose first member is the function.
+            // Ours do.
+            unsafe { ((*pointer).handler)(&raw mut event) };
+            1
+        }
+        0 => 0,
+        _ if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => 0,
+        _ => -1,
+    }
+}
+
+/// Runs a turn of the server whose event it is.
+///
+/// # Safety
+/// The event points to the [`Event`] of a server, and servers are never freed.
+unsafe extern "C" fn turn(event: *mut libc::epoll_event) {
+    // SAFETY: as the caller promises.
+    let number = unsafe { (*((*event).u64 as usize as *const Event)).server };
+    let running = SERVERS.with_borrow(|servers| servers.get(&number).and_then(|server| server.running.get()));
+    // A turn that runs already goes on afterwards.
+    let _ = guarded(|| running.map_or(Ok(false), embed::turn).map(drop));
+}
+
+fn listen(server: &Rc<Server>, address: &str) -> Result<(), Failed> {
+    let knobs = server.knobs;
+    let seconds = |seconds: c_int| Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+    let bound = |bytes: i64| u32::try_from(bytes).unwrap_or(u32::MAX);
+    // The routes must be `Send`, but this server has one thread.
+    let number = server.number;
+    let handler = direct(BodyUse::Parts, move |request| {
+        let handler = Handler { function: inner, data: Data(number as usize as *mut c_void), body: BodyUse::Parts };
+        crate::request::call(&handler, request)
+    });
+    let app = App::new().fallback(handler).configure(|config| {
+        config.workers = 1;
+        // A request is a connection.
+        config.http2_cleartext = false;
+        config.timeouts.head = seconds(knobs.request_timeout);
+        config.timeouts.body = seconds(knobs.request_timeout);
+        config.timeouts.handler = seconds(knobs.request_timeout);
+        config.timeouts.idle = seconds(knobs.keep_alive_timeout);
+        config.parser.field_bytes = bound(knobs.max_token_length);
+        config.parser.target_bytes = bound(knobs.max_token_length);
+        let most = usize::try_from(knobs.max_total_est_mem_usage).unwrap_or(usize::MAX);
+        config.memory = Some(most).filter(|most| *most < highwire_io::memory::available() / 2);
+    });
+    let host = if address.contains(':') { format!("[{address}]") } else { address.to_string() };
+    let listening = engine(app.listen(&format!("{host}:{}", server.port)))?;
+    let (running, descriptor) = embed::over_epoll(listening)?;
+    let mut event =
+        libc::epoll_event { events: libc::EPOLLIN as u32, u64: ptr::from_ref(&server.event) as usize as u64 };
+    // SAFETY: both descriptors are open, and the server, to which the event points, is never freed.
+    if unsafe { libc::epoll_ctl(server.epoll, libc::EPOLL_CTL_ADD, descriptor, &raw mut event) } != 0 {
+        return Err((HIGHWIRE_SYSTEM, std::io::Error::last_os_error().to_string()));
+    }
+    server.running.set(Some(running));
+    // The worker must have run once before it is waited for.
+    embed::turn(running).map(drop)
+}
+
+/// Begins a request: calls the program at once, or after the body has been received.
+///
+/// # Safety
+/// `data` is the number of a server.
+unsafe extern "C" fn inner(handle: u64, data: *mut c_void) {
+    let number = data as usize as u32;
+    let Some(server) = SERVERS.with_borrow(|servers| servers.get(&number).cloned()) else { return };
+    let Some((connection, kind)) = with_request_mut(handle, |request| {
+        let length =
+            request.header("content-length").and_then(|value| std::str::from_utf8(value).ok()?.parse::<u64>().ok());
+        let kind = match (request.header("transfer-encoding"), length) {
+            (Some(_), _) => Kind::Streamed,
+            (None, None | Some(0)) => Kind::Empty,
+            (None, Some(length)) if length > u64::try_from(server.knobs.max_request_buf_size).unwrap_or(0) => {
+                Kind::Streamed
+            }
+            (None, Some(length)) => Kind::Whole(length),
+        };
+        (request.connection(), kind)
+    }) else {
+        return;
+    };
+    let id = connection.unwrap_or(SocketId { index: 0, generation: 0 });
+    match kind {
+        Kind::Empty => run(&server, id, handle, Some(Bytes::new())),
+        Kind::Streamed => run(&server, id, handle, None),
+        Kind::Whole(length) => {
+            if defer(handle).is_err() {
+                return;
+            }
+            let Some(body) = receive::take(handle) else { return };
+            highwire::spawn(async move {
+                match body.collect(usize::try_from(length).unwrap_or(usize::MAX)).await {
+                    Ok(body) => run(&server, id, handle, Some(body.into())),
+                    Err(error) => refuse(handle, error.status()),
+                }
+            });
+        }
+    }
+}
+
+/// How the body of a request reaches the program.
+enum Kind {
+    Empty,
+    Whole(u64),
+    Streamed,
+}
+
+fn run(server: &Rc<Server>, id: SocketId, handle: u64, body: Option<Bytes>) {
+    let number = begin(server, id, handle, body);
+    call_back(number, handle, server.handler, |_| {});
+}
+
+/// Answers a request whose body has failed, without the program.
+pub(super) fn refuse(handle: u64, status: StatusCode) {
+    let _ = guarded(|| answer(handle, Draft::of(status)));
+}

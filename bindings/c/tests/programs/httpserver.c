@@ -1,0 +1,225 @@
+/* A program with the interface of httpserver.h, for the tests: what its users rely on. Run it with a port, and with "poll" to serve
+ * by http_server_poll. */
+#define HTTP_MAX_REQUEST_BUF_SIZE 4096
+#define HTTP_REQUEST_TIMEOUT 5
+#define HTTPSERVER_IMPL
+#include <httpserver.h>
+#include <httpserver.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+static struct http_server_s *server, *second;
+static int chunks_left;
+
+static int is(struct http_string_s string, char const *text) {
+    return (size_t)string.len == strlen(text) && memcmp(string.buf, text, strlen(text)) == 0;
+}
+
+static void text(struct http_request_s *request, int status, char const *what) {
+    char *copy = strdup(what);
+    struct http_response_s *response = http_response_init();
+    http_response_status(response, status);
+    http_response_header(response, "X-One", "1");
+    http_response_header(response, "X-Two", copy);
+    http_response_body(response, copy, (int)strlen(copy));
+    http_respond(request, response);
+    free(copy); /* It is no longer needed. */
+}
+
+/* A timer of the program, on the server's own descriptor. */
+struct timer {
+    void (*handler)(struct epoll_event *event);
+    int descriptor;
+    struct http_request_s *request;
+};
+
+static void timer_fired(struct epoll_event *event) {
+    struct timer *timer = (struct timer *)event->data.ptr;
+    close(timer->descriptor);
+    /* Much later, and the request is still the same. */
+    if (!is(http_request_method(timer->request), "GET"))
+        abort();
+    text(timer->request, 200, "later");
+    free(timer);
+}
+
+static void later(struct http_request_s *request) {
+    struct epoll_event event;
+    struct itimerspec once;
+    struct timer *timer = (struct timer *)malloc(sizeof *timer);
+    memset(&once, 0, sizeof once);
+    once.it_value.tv_nsec = 20000000;
+    timer->handler = timer_fired;
+    timer->descriptor = timerfd_create(CLOCK_MONOTONIC, 0);
+    timer->request = request;
+    timerfd_settime(timer->descriptor, 0, &once, NULL);
+    memset(&event, 0, sizeof event);
+    event.events = EPOLLIN;
+    event.data.ptr = timer;
+    epoll_ctl(http_server_loop(server), EPOLL_CTL_ADD, timer->descriptor, &event);
+}
+
+static void headers(struct http_request_s *request) {
+    char out[2000];
+    int used = 0, iter = 0;
+    struct http_string_s key, value;
+    while (http_request_iterate_headers(request, &key, &value, &iter))
+        used += snprintf(out + used, sizeof out - (size_t)used, "%.*s=%.*s;", key.len, key.buf, value.len, value.buf);
+    if (http_request_header(request, "absent").buf != NULL || http_request_header(request, "ABSENT").len != 0)
+        abort();
+    value = http_request_header(request, "x-a");
+    snprintf(out + used, sizeof out - (size_t)used, "%.*s", value.len, value.buf);
+    text(request, 200, out);
+}
+
+static void chunk_sent(struct http_request_s *request) {
+    struct http_response_s *response = http_response_init();
+    if (chunks_left-- > 0) {
+        http_response_status(response, 500); /* Has no effect now. */
+        http_response_body(response, "chunk,", 6);
+        http_respond_chunk(request, response, chunk_sent);
+    } else {
+        http_response_header(response, "X-Trailer", "end");
+        http_respond_chunk_end(request, response);
+    }
+}
+
+static void chunked(struct http_request_s *request) {
+    struct http_response_s *response = http_response_init();
+    chunks_left = 3;
+    http_response_status(response, 201);
+    http_response_header(response, "X-First", "1");
+    http_response_body(response, "first,", 6);
+    http_respond_chunk(request, response, chunk_sent);
+}
+
+static char part[65536];
+
+static void more(struct http_request_s *request) {
+    struct http_response_s *response = http_response_init();
+    if (chunks_left-- > 0) {
+        http_response_body(response, part, sizeof part);
+        http_respond_chunk(request, response, more);
+    } else {
+        http_respond_chunk_end(request, response);
+    }
+}
+
+static void big(struct http_request_s *request) {
+    memset(part, 'y', sizeof part);
+    chunks_left = 100;
+    more(request);
+}
+
+static void chunk_read(struct http_request_s *request) {
+    long *count = (long *)http_request_userdata(request);
+    struct http_string_s chunk = http_request_chunk(request);
+    char out[64];
+    if (chunk.len > 0) {
+        *count += chunk.len;
+        http_request_read_chunk(request, chunk_read);
+        return;
+    }
+    snprintf(out, sizeof out, "%ld bytes, streamed %d, body %d", *count, http_request_has_flag(request, HTTP_FLG_STREAMED),
+             http_request_body(request).len);
+    http_request_set_userdata(request, NULL);
+    free(count);
+    text(request, 200, out);
+}
+
+static void upload(struct http_request_s *request) {
+    http_request_set_userdata(request, calloc(1, sizeof(long)));
+    http_request_read_body(request, chunk_read);
+}
+
+static void count(struct http_request_s *request) {
+    static int connections;
+    char out[64];
+    int *number = (int *)http_request_userdata(request);
+    if (number == NULL) {
+        static int numbers[64];
+        number = &numbers[connections % 64];
+        *number = 0;
+        connections++;
+        http_request_set_userdata(request, number);
+    }
+    snprintf(out, sizeof out, "request %d", ++*number);
+    text(request, 200, out);
+}
+
+static void handle(struct http_request_s *request) {
+    struct http_string_s target = http_request_target(request), body = http_request_body(request);
+    if (http_request_server_userdata(request) != (void *)&server)
+        abort();
+    if (is(target, "/count"))
+        count(request);
+    else if (is(target, "/headers"))
+        headers(request);
+    else if (is(target, "/later"))
+        later(request);
+    else if (is(target, "/chunked"))
+        chunked(request);
+    else if (is(target, "/big"))
+        big(request);
+    else if (is(target, "/upload"))
+        upload(request);
+    else if (is(target, "/echo?x")) {
+        struct http_response_s *response = http_response_init();
+        http_response_body(response, body.buf, body.len);
+        http_respond(request, response);
+        http_respond(request, response); /* Does nothing. */
+        http_response_status(response, 500);
+    } else if (is(target, "/close")) {
+        http_request_connection(request, HTTP_AUTOMATIC);
+        http_request_connection(request, HTTP_CLOSE);
+        text(request, 200, "closing");
+    } else if (is(target, "/free")) {
+        http_request_free_buffer(request);
+        text(request, 999, "wrong status");
+    } else if (is(target, "/split")) {
+        struct http_response_s *response = http_response_init();
+        http_response_header(response, "X-A", "a\r\nX-B: b");
+        http_respond(request, response);
+    } else if (is(target, "/nested")) {
+        /* Another server is served inside of a handler. */
+        while (http_server_poll(second) > 0)
+            ;
+        text(request, 200, "nested");
+    } else if (is(target, "/stop")) {
+        free(server);
+        exit(0);
+    } else
+        text(request, 404, "nothing");
+}
+
+static void handle_second(struct http_request_s *request) {
+    text(request, 200, http_request_server_userdata(request) == NULL ? "second" : "wrong");
+}
+
+int main(int argc, char **argv) {
+    int port = argc > 1 ? atoi(argv[1]) : 8080;
+    server = http_server_init(port, handle);
+    second = http_server_init(port + 1, handle_second);
+    http_server_set_userdata(server, &server);
+    if (http_server_loop(server) < 0 || http_server_listen_addr_poll(second, "127.0.0.1") != 0)
+        return 2;
+    if (argc > 2 && strcmp(argv[2], "poll") == 0) {
+        if (http_server_listen_addr_poll(server, "127.0.0.1") != 0)
+            return 3;
+        for (;;) {
+            int any = 0;
+            while (http_server_poll(server) > 0)
+                any = 1;
+            while (http_server_poll(second) > 0)
+                any = 1;
+            if (!any)
+                usleep(200);
+        }
+    }
+    return http_server_listen_addr(server, "127.0.0.1");
+}
