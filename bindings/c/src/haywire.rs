@@ -4,16 +4,18 @@
 //! call ([`Call`]); one that the handler does not send stays in a table until it is sent. So a response that is sent twice,
 //! or after it was freed, does nothing.
 
+mod heads;
 mod settings;
 
 use crate::deferred;
 use crate::request::{Data, Handler, handle_of_current, with_request};
-use crate::response::{Draft, answer, answer_with};
+use crate::response::{Draft, answer, answer_here, answer_with};
 use crate::result::guarded;
 use bytes::Bytes;
 use highwire::server::{Balance, Server};
 use highwire::{App, BodyUse, IntoResponse, Response, StatusCode, direct};
 use settings::Settings;
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ushort, c_void};
@@ -82,7 +84,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Default)]
 struct Making {
     status: Option<hw_string>,
-    fields: Vec<(hw_string, hw_string)>,
+    fields: SmallVec<[(hw_string, hw_string); 8]>,
     body: Option<hw_string>,
 }
 
@@ -98,6 +100,8 @@ struct Call {
     /// The values that `hw_get_header` has returned.
     #[expect(clippy::vec_box, reason = "the program has pointers to the values")]
     given: Vec<Box<hw_string>>,
+    /// The callback of the program after its response was sent. It is called after the handler, and never inside of it.
+    completed: Option<(unsafe extern "C" fn(*mut c_void), Data)>,
     previous: *mut Call,
 }
 
@@ -259,6 +263,8 @@ fn open() -> highwire::Result<()> {
         let data = Data(data as *mut c_void);
         let handler = move || direct(BodyUse::Whole, move |request| call(callback, data, request));
         app = app.any(&pattern, handler());
+        // A route with its method is found by one look-up.
+        app = app.get(&pattern, handler()).post(&pattern, handler());
         // A slash at the end makes no difference.
         if pattern != "/" {
             app = app.any(&format!("{pattern}/"), handler());
@@ -333,7 +339,8 @@ unsafe extern "C" fn inner(handle: u64, data: *mut c_void) {
     }) else {
         return;
     };
-    let mut call = Call { handle, making: Some(Making::default()), given: Vec::new(), previous: CALL.get() };
+    let mut call =
+        Call { handle, making: Some(Making::default()), given: Vec::new(), completed: None, previous: CALL.get() };
     let mut request = http_request {
         http_major: head.major,
         http_minor: head.minor,
@@ -355,6 +362,9 @@ unsafe extern "C" fn inner(handle: u64, data: *mut c_void) {
     if let Some(making) = call.making.take() {
         // The program sends it later. `crate::request::call` keeps the request.
         lock(&LEFT).insert(handle, making);
+    }
+    if let Some((completed, data)) = call.completed.take() {
+        complete(Some(completed), data);
     }
 }
 
@@ -454,9 +464,15 @@ pub unsafe extern "C" fn hw_http_response_send(
 ) {
     guarded(|| {
         let Some(making) = take(response) else { return Ok(()) };
+        let handle = response as usize as u64;
+        // SAFETY: as the caller promises.
+        if answer_here(handle, || unsafe { heads::response(&making) }) {
+            let completed = callback.map(|callback| (callback, Data(user_data)));
+            with_call(handle, |call| call.completed = completed);
+            return Ok(());
+        }
         // SAFETY: as the caller promises.
         let sending = unsafe { Sending::of(&making, callback, Data(user_data)) };
-        let handle = response as usize as u64;
         let is_current = handle_of_current(handle);
         let result = answer_with(handle, sending, Sending::into_response);
         if result.is_err() && !is_current && deferred::get(handle).is_none() {

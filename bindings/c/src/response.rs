@@ -68,6 +68,11 @@ impl Draft {
         Ok(())
     }
 
+    /// Returns the header fields, and true if the connection shall close.
+    pub(crate) fn into_fields(self) -> (Vec<(HeaderName, HeaderValue)>, bool) {
+        (self.fields, self.closes)
+    }
+
     pub(crate) fn set_body(&mut self, body: Bytes) {
         self.body = body;
     }
@@ -124,6 +129,18 @@ impl IntoResponse for Draft {
 /// valid until its handler returns.
 pub(crate) fn answer(request: highwire_request, draft: Draft) -> Result<(), Failed> {
     answer_with(request, draft, Draft::into_response)
+}
+
+/// Answers a request whose handler runs on this thread and has not deferred it. Returns false if it is another one.
+pub(crate) fn answer_here(request: highwire_request, make: impl FnOnce() -> Response) -> bool {
+    with_current(request, |current| {
+        let is_here = current.answer.is_none() && current.deferred.is_none();
+        if is_here {
+            current.answer = Some(make());
+        }
+        is_here
+    })
+    .unwrap_or(false)
 }
 
 pub(crate) fn answer_with<T: Send + 'static>(
@@ -219,7 +236,7 @@ pub unsafe extern "C" fn highwire_respond(
 }
 
 /// Returns a response without a media type.
-fn without_type(body: Bytes) -> Response {
+pub(crate) fn without_type(body: Bytes) -> Response {
     let mut response = Response::bytes("", body);
     response.remove_header(&header::CONTENT_TYPE);
     response
