@@ -38,6 +38,8 @@ pub(crate) enum Probe {
 pub(crate) const GCC: Tool = Tool { name: "gcc", probe: Probe::Program, package: "gcc" };
 pub(crate) const GXX: Tool = Tool { name: "g++", probe: Probe::Program, package: "g++" };
 pub(crate) const CLANG: Tool = Tool { name: "clang", probe: Probe::Program, package: "clang" };
+pub(crate) const LUAJIT: Tool = Tool { name: "luajit", probe: Probe::Program, package: "luajit" };
+pub(crate) const MONO: Tool = Tool { name: "mcs", probe: Probe::Program, package: "mono-mcs" };
 pub(crate) const VALGRIND: Tool = Tool { name: "valgrind", probe: Probe::Program, package: "valgrind" };
 pub(crate) const WRK: Tool = Tool { name: "wrk", probe: Probe::Program, package: "wrk" };
 pub(crate) const AB: Tool = Tool { name: "ab", probe: Probe::Program, package: "apache2-utils" };

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use crate::args::Args;
 use crate::process::{
     self, AB, APACHE, BROTLI, CHROMIUM, CLANG, CURL, GCC, GO, GXX, H2LOAD, H2O, HAPROXY, HTTPX, HYPER_H2, LIBEVENT,
-    LIBURING, NATS, NGINX, NODE, OPENSSL, PRLIMIT, PYTHON_BROTLI, REDIS, REQUESTS, STRACE, Tool, VALGRIND, WGET, WRK,
-    ZSTD,
+    LIBURING, LUAJIT, MONO, NATS, NGINX, NODE, OPENSSL, PRLIMIT, PYTHON_BROTLI, REDIS, REQUESTS, STRACE, Tool,
+    VALGRIND, WGET, WRK, ZSTD,
 };
 use crate::{Error, Result, attack, autobahn, bench, conformance, fuzz, portability, redbot, tidy};
 
@@ -183,6 +183,8 @@ const CLIENTS: &[Tool] = &[
     GCC,
     GXX,
     CLANG,
+    LUAJIT,
+    MONO,
     VALGRIND,
     CURL,
     WGET,

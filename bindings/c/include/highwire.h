@@ -49,6 +49,9 @@ typedef enum highwire_body_use {
     HIGHWIRE_BODY_WHOLE = 1,
     // The handler asks for parts of the body: `highwire_request_read`.
     HIGHWIRE_BODY_PARTS = 2,
+    // Added to one of the others: each request is deferred before its handler is called, as by `highwire_request_defer`. It is for
+    // languages whose callbacks run on another thread.
+    HIGHWIRE_DEFERRED = 16,
 } highwire_body_use;
 
 // A setting of `highwire_app_set`. Times are in milliseconds, and 0 turns them off, but for the last two. Sizes are in bytes.

@@ -24,6 +24,9 @@ pub enum highwire_body_use {
     HIGHWIRE_BODY_WHOLE = 1,
     /// The handler asks for parts of the body: `highwire_request_read`.
     HIGHWIRE_BODY_PARTS = 2,
+    /// Added to one of the others: each request is deferred before its handler is called, as by `highwire_request_defer`. It is for
+    /// languages whose callbacks run on another thread.
+    HIGHWIRE_DEFERRED = 16,
 }
 
 /// A setting of `highwire_app_set`. Times are in milliseconds, and 0 turns them off, but for the last two. Sizes are in bytes.
@@ -144,13 +147,14 @@ pub(crate) fn handler(
     body: i32,
 ) -> Result<impl highwire::Handler<highwire::Directly>, Failed> {
     let Some(function) = function else { return null("handler") };
-    let body = match body {
+    let defers = body & highwire_body_use::HIGHWIRE_DEFERRED as i32 != 0;
+    let body = match body & !(highwire_body_use::HIGHWIRE_DEFERRED as i32) {
         0 => BodyUse::None,
         1 => BodyUse::Whole,
         2 => BodyUse::Parts,
         other => return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{other} is not a highwire_body_use")),
     };
-    let handler = Handler { function, data: Data(data), body };
+    let handler = Handler { function, data: Data(data), body, defers };
     Ok(direct(body, move |request| call(&handler, request)))
 }
 

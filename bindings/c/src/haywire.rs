@@ -315,8 +315,12 @@ fn call(
     request: &mut highwire::Request<'_>,
 ) -> Option<Response> {
     let handler = Inner { callback, data };
-    let handler =
-        Handler { function: inner, data: Data(ptr::from_ref(&handler).cast_mut().cast()), body: BodyUse::Whole };
+    let handler = Handler {
+        function: inner,
+        data: Data(ptr::from_ref(&handler).cast_mut().cast()),
+        body: BodyUse::Whole,
+        defers: false,
+    };
     crate::request::call(&handler, request)
 }
 

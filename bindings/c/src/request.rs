@@ -60,6 +60,8 @@ pub(crate) struct Handler {
     pub(crate) function: unsafe extern "C" fn(highwire_request, *mut c_void),
     pub(crate) data: Data,
     pub(crate) body: BodyUse,
+    /// True if each request is deferred before the function is called.
+    pub(crate) defers: bool,
 }
 
 /// The request whose handler runs.
@@ -115,6 +117,11 @@ pub(crate) fn call(handler: &Handler, request: &mut Request<'_>) -> Option<Respo
         decoded: Vec::new(),
         previous: CURRENT.get(),
     };
+    if handler.defers
+        && let Err(response) = current.defer()
+    {
+        return Some(response);
+    }
     let handle = current.handle;
     let place = &raw mut current;
     CURRENT.set(place);

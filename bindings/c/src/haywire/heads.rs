@@ -12,6 +12,9 @@ use std::rc::Rc;
 /// The most heads that a thread keeps.
 const HEADS: usize = 16;
 
+/// The most bytes of a body that a thread keeps with its head.
+const KEPT_BODY: usize = 1024;
+
 /// A head, and the bytes of the program from which it was made.
 struct Head {
     key: Vec<u8>,
@@ -19,6 +22,8 @@ struct Head {
     reason: Option<String>,
     fields: Rc<Rendered>,
     closes: bool,
+    /// The body of the last response with this head, if it is short.
+    body: Bytes,
 }
 
 #[derive(Default)]
@@ -41,8 +46,7 @@ pub(super) unsafe fn response(making: &Making) -> Response {
     // SAFETY: as the caller promises.
     let bytes = |string| unsafe { bytes_of(string) };
     let line = making.status.as_ref().map_or(&b"200 OK"[..], |status| bytes(status));
-    let body = Bytes::copy_from_slice(making.body.as_ref().map_or(&[][..], |body| bytes(body)));
-    let mut response = without_type(body);
+    let body = making.body.as_ref().map_or(&[][..], |body| bytes(body));
     KNOWN.with_borrow_mut(|heads| {
         heads.key.clear();
         heads.key.extend_from_slice(line);
@@ -59,17 +63,32 @@ pub(super) unsafe fn response(making: &Making) -> Response {
                 heads.keep(line, fields)
             }
         };
-        let head = &heads.known[at];
-        response.set_status(head.status);
-        response.share_headers(head.fields.clone());
-        let made = std::mem::replace(&mut response, Response::new(StatusCode::OK));
-        let made = match &head.reason {
-            Some(reason) => made.with_reason(reason).unwrap_or_else(|_| head.status.into_response()),
-            None => made,
+        heads.known[at].response(body)
+    })
+}
+
+impl Head {
+    /// Returns a response with this head.
+    fn response(&mut self, body: &[u8]) -> Response {
+        // A short body that is the same as the last one needs no memory.
+        if self.body != body {
+            self.body = Bytes::copy_from_slice(body);
+        }
+        let mut response = without_type(self.body.clone());
+        if body.len() > KEPT_BODY {
+            self.body = Bytes::new();
+        }
+        response.set_status(self.status);
+        response.share_headers(self.fields.clone());
+        if self.reason.is_none() && !self.closes {
+            return response;
+        }
+        let response = match &self.reason {
+            Some(reason) => response.with_reason(reason).unwrap_or_else(|_| self.status.into_response()),
+            None => response,
         };
-        response = if head.closes { made.and_close() } else { made };
-    });
-    response
+        if self.closes { response.and_close() } else { response }
+    }
 }
 
 impl Heads {
@@ -82,7 +101,8 @@ impl Heads {
             let _ = draft.add_header(&String::from_utf8_lossy(name), value);
         }
         let (fields, closes) = draft.into_fields();
-        let head = Head { key: self.key.clone(), status, reason, fields: Rendered::new(fields), closes };
+        let head =
+            Head { key: self.key.clone(), status, reason, fields: Rendered::new(fields), closes, body: Bytes::new() };
         if self.known.len() < HEADS {
             self.known.push(head);
             return self.known.len() - 1;

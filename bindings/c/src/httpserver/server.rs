@@ -254,7 +254,12 @@ fn listen(server: &Rc<Server>, address: &str) -> Result<(), Failed> {
     // The routes must be `Send`, but this server has one thread.
     let number = server.number;
     let handler = direct(BodyUse::Parts, move |request| {
-        let handler = Handler { function: inner, data: Data(number as usize as *mut c_void), body: BodyUse::Parts };
+        let handler = Handler {
+            function: inner,
+            data: Data(number as usize as *mut c_void),
+            body: BodyUse::Parts,
+            defers: false,
+        };
         crate::request::call(&handler, request)
     });
     let app = App::new().fallback(handler).configure(|config| {

@@ -12,7 +12,7 @@ pub(crate) fn root() -> &'static Path {
 }
 
 /// Returns the folder of the library that this build has made. It is that of the test program.
-fn libraries() -> PathBuf {
+pub(crate) fn libraries() -> PathBuf {
     let program = std::env::current_exe().expect("a program");
     program.parent().expect("a folder").to_path_buf()
 }
