@@ -1,7 +1,7 @@
 //! The interface of Haywire, for programs that were written for it: `include/haywire.h`.
 //!
 //! A response is a number, which the program holds as a pointer. While a handler runs, its response is on the stack of the
-//! call ([`Call`]); one that the handler does not send stays in a table until it is sent. So a response that is sent twice,
+//! call (`Call`); one that the handler does not send stays in a table until it is sent. So a response that is sent twice,
 //! or after it was freed, does nothing.
 
 mod heads;

@@ -1,10 +1,10 @@
 //! The interface of httpserver.h, for programs that were written for it: `include/httpserver.h`.
 //!
 //! A request of that interface is a connection: the program gets the same pointer for all requests of a connection. Servers,
-//! requests and responses are numbers here, which the program holds as pointers ([`connections`], [`responses`]), so that one
+//! requests and responses are numbers here, which the program holds as pointers (`connections`, `responses`), so that one
 //! that is gone does nothing; only the pointer of a server is real memory, because programs free it.
 //!
-//! A server runs over epoll inside the thread that listens ([`server`]), with a descriptor on which the program registers its own
+//! A server runs over epoll inside the thread that listens (`server`), with a descriptor on which the program registers its own
 //! events.
 
 mod connections;

@@ -4,10 +4,10 @@
 //!
 //! 1. A function returns a [`highwire_result`]; results come through pointers, which are the last arguments.
 //! 2. Objects are 64-bit handles. A handle is a kind, a slot and a generation, or a number that is never used again, so a
-//!    handle whose object is gone is an error and no crash ([`handles`]).
-//! 3. No panic leaves a function ([`result::guarded`]).
+//!    handle whose object is gone is an error and no crash (`handles`).
+//! 3. No panic leaves a function (`result::guarded`).
 //! 4. A request that is being handled is borrowed from its connection; its handle is looked up in a cell of the thread
-//!    ([`request`]). Only a request that is answered later costs a copy and an entry in a table ([`deferred`]).
+//!    (`request`). Only a request that is answered later costs a copy and an entry in a table (`deferred`).
 #![deny(missing_docs)]
 #![allow(non_camel_case_types, reason = "the types have the names that C programs see")]
 

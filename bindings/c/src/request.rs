@@ -1,6 +1,6 @@
 //! Requests as a program's handler sees them.
 //!
-//! While a handler runs, its request is borrowed from the connection. [`Current`] is on the stack of the call, and a cell of
+//! While a handler runs, its request is borrowed from the connection. `Current` is on the stack of the call, and a cell of
 //! the thread points to it, so that reading and answering a request costs no table and no copy. Calls may nest, because a
 //! handler may run a turn of another loop, so each `Current` knows the one around it.
 

@@ -1,6 +1,6 @@
 //! Response bodies in parts, which a program writes from any thread.
 //!
-//! The program writes into a queue, which the connection's worker reads. The queue holds at most [`ROOM`] bytes; a write
+//! The program writes into a queue, which the connection's worker reads. The queue holds at most `ROOM` bytes; a write
 //! that does not fit fails with `HIGHWIRE_AGAIN`, and the worker calls the program when there is room again.
 
 use crate::handles::{Kind, Table};
