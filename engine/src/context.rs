@@ -372,6 +372,11 @@ pub fn local<T: 'static>(owner: &Arc<()>, make: impl FnOnce() -> T) -> Rc<T> {
     })
 }
 
+/// Returns true if a worker runs on this thread: in handlers, tasks and callbacks.
+pub fn is_on_worker() -> bool {
+    CURRENT.try_with(|current| current.borrow().is_some()).unwrap_or(false)
+}
+
 /// Asks the worker to connect.
 pub(crate) fn ask_to_connect(attempt: Attempt) {
     with(|context| context.connects.borrow_mut().push(attempt));

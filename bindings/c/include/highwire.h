@@ -403,7 +403,7 @@ enum highwire_result highwire_server_join(highwire_server server);
 // Gives the counts of a running server.
 enum highwire_result highwire_server_stats(highwire_server server, struct highwire_stats *out);
 
-// Frees a server. A server that runs is cut first, and its end is awaited.
+// Frees a server. A server that runs is cut first, and its end is awaited, so a handler cannot free it.
 enum highwire_result highwire_server_free(highwire_server server);
 
 // Answers a request with a response whose body follows in parts, by `highwire_stream_write`. The response is freed, also

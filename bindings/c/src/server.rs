@@ -3,7 +3,8 @@
 use crate::app::{highwire_app, take};
 use crate::handles::{Kind, Table};
 use crate::result::{
-    Failed, HIGHWIRE_NOT_FOUND, HIGHWIRE_WRONG_STATE, engine, failed, give, guarded, highwire_result, null, text,
+    Failed, HIGHWIRE_NOT_FOUND, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD, engine, failed, give, guarded,
+    highwire_result, null, text,
 };
 use highwire::server::{Handle, Server, Stats};
 use std::ffi::{CString, c_char};
@@ -171,9 +172,11 @@ pub extern "C" fn highwire_server_address(server: highwire_server, index: usize)
 
 /// Takes a server that has not started.
 pub(crate) fn begin(server: highwire_server) -> Result<Server, Failed> {
-    let shared = SERVERS.get(server)?;
-    let mut state = lock(&shared.state);
-    match std::mem::replace(&mut *state, State::Elsewhere) {
+    idle(&mut lock(&SERVERS.get(server)?.state))
+}
+
+fn idle(state: &mut State) -> Result<Server, Failed> {
+    match std::mem::replace(state, State::Elsewhere) {
         State::Idle(idle) => Ok(idle),
         other => {
             *state = other;
@@ -186,8 +189,11 @@ pub(crate) fn begin(server: highwire_server) -> Result<Server, Failed> {
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_server_start(server: highwire_server) -> highwire_result {
     guarded(|| {
-        let handle = engine(begin(server)?.start())?;
-        *lock(&SERVERS.get(server)?.state) = State::Running(handle);
+        let shared = SERVERS.get(server)?;
+        // Handlers that run before this function returns wait here, and then see a server that runs.
+        let mut state = lock(&shared.state);
+        let handle = engine(idle(&mut state)?.start())?;
+        *state = State::Running(handle);
         Ok(())
     })
 }
@@ -196,17 +202,29 @@ pub extern "C" fn highwire_server_start(server: highwire_server) -> highwire_res
 /// cuts all connections.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_server_run(server: highwire_server) -> highwire_result {
-    guarded(|| engine(begin(server)?.run()))
+    guarded(|| {
+        not_on_worker()?;
+        engine(begin(server)?.run())
+    })
 }
 
 /// Runs the server until `highwire_server_shutdown`, which another thread or a handler calls. Installs no signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_server_serve(server: highwire_server) -> highwire_result {
     guarded(|| {
+        not_on_worker()?;
         let idle = begin(server)?;
         let shared = SERVERS.get(server)?;
         engine(idle.serve(|handle| *lock(&shared.run) = Some(Arc::new(handle))))
     })
+}
+
+/// Returns an error on the thread of a worker, which would wait for itself.
+fn not_on_worker() -> Result<(), Failed> {
+    if highwire_engine::context::is_on_worker() {
+        return failed(HIGHWIRE_WRONG_THREAD, "a handler or a callback cannot wait for a server");
+    }
+    Ok(())
 }
 
 fn with_handle<R>(server: highwire_server, act: impl FnOnce(&Handle) -> R) -> Result<R, Failed> {
@@ -239,6 +257,7 @@ pub extern "C" fn highwire_server_abort(server: highwire_server) -> highwire_res
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_server_join(server: highwire_server) -> highwire_result {
     guarded(|| {
+        not_on_worker()?;
         let shared = SERVERS.get(server)?;
         loop {
             let mut state = lock(&shared.state);
@@ -283,10 +302,14 @@ pub(crate) fn counts(stats: Stats, connections: usize) -> highwire_stats {
     }
 }
 
-/// Frees a server. A server that runs is cut first, and its end is awaited.
+/// Frees a server. A server that runs is cut first, and its end is awaited, so a handler cannot free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_server_free(server: highwire_server) -> highwire_result {
     guarded(|| {
+        // Only a running server is waited for.
+        if matches!(&*lock(&SERVERS.get(server)?.state), State::Running(_)) {
+            not_on_worker()?;
+        }
         let shared = SERVERS.remove(server)?;
         let state = std::mem::replace(&mut *lock(&shared.state), State::Elsewhere);
         if let State::Running(handle) = state {

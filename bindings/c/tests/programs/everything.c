@@ -88,6 +88,9 @@ static void misuse(highwire_request request, void *data) {
     EXPECT(highwire_app_free(request), HIGHWIRE_INVALID_HANDLE);
     EXPECT(highwire_server_listen(server, "127.0.0.1:0"), HIGHWIRE_WRONG_STATE);
     EXPECT(highwire_server_start(server), HIGHWIRE_WRONG_STATE);
+    EXPECT(highwire_server_join(server), HIGHWIRE_WRONG_THREAD);
+    EXPECT(highwire_server_free(server), HIGHWIRE_WRONG_THREAD);
+    EXPECT(highwire_server_serve(server), HIGHWIRE_WRONG_THREAD);
     EXPECT(highwire_loop_turn(5, NULL), HIGHWIRE_INVALID_HANDLE);
     EXPECT(highwire_response_new(200, NULL), HIGHWIRE_NULL);
     EXPECT(highwire_response_new(200, &response), HIGHWIRE_OK);
