@@ -472,6 +472,30 @@ pub fn spawn(task: impl Future<Output = ()> + 'static) {
     with(|context| context.spawn(Box::pin(task)));
 }
 
+/// Runs tasks on the worker of the thread that made it, also between the worker's turns inside another loop.
+#[derive(Clone)]
+pub struct Spawner {
+    context: Rc<Context>,
+}
+
+impl std::fmt::Debug for Spawner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Spawner")
+    }
+}
+
+impl Spawner {
+    /// Returns the spawner of the worker that runs on this thread, if one does.
+    pub fn here() -> Option<Spawner> {
+        CURRENT.try_with(|current| current.borrow().clone()).ok().flatten().map(|context| Spawner { context })
+    }
+
+    /// Runs a task as [`spawn`] does.
+    pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.context.spawn(Box::pin(task));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

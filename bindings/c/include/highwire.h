@@ -174,7 +174,8 @@ typedef uint64_t highwire_response;
 typedef uint64_t highwire_stream;
 
 // Is called on the worker's thread when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
-// `HIGHWIRE_GONE` when the client is gone.
+// `HIGHWIRE_GONE` when the client is gone. It is not called after the stream has ended; but if another thread ends the stream,
+// a call may be running, so end it in the callback or let both agree.
 typedef void (*highwire_stream_callback)(highwire_stream stream, enum highwire_result result, void *data);
 
 #ifdef __cplusplus

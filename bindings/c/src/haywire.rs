@@ -364,7 +364,8 @@ unsafe extern "C" fn inner(handle: u64, data: *mut c_void) {
     let call = unsafe { &mut *place };
     CALL.set(call.previous);
     if let Some(making) = call.making.take() {
-        // The program sends it later. `crate::request::call` keeps the request.
+        // The program sends it later, also from another thread, which needs the deferred request.
+        let _ = crate::request::defer(handle);
         lock(&LEFT).insert(handle, making);
     }
     if let Some((completed, data)) = call.completed.take() {

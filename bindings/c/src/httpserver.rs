@@ -13,6 +13,7 @@ pub mod server;
 
 use crate::receive;
 use crate::request::{any_part, defer, highwire_string};
+use crate::result::guarded;
 use connections::{Chunks, Connection, with_connection};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -197,9 +198,7 @@ pub extern "C" fn http_request_server_userdata(request: *mut http_request_s) -> 
 /// Frees the body of a request before it is answered.
 #[unsafe(no_mangle)]
 pub extern "C" fn http_request_free_buffer(request: *mut http_request_s) {
-    with_connection(request, |connection| {
-        (connection.body, connection.chunk) = (Vec::new().into(), Vec::new().into());
-    });
+    with_connection(request, Connection::free);
 }
 
 /// Reads the next chunk of a streamed body, and then calls the callback, never before this function returns. After the last one
@@ -210,26 +209,30 @@ pub extern "C" fn http_request_free_buffer(request: *mut http_request_s) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn http_request_read_chunk(request: *mut http_request_s, callback: RequestCallback) {
     let Some(callback) = callback else { return };
+    guarded(|| {
+        read_chunk(request, callback);
+        Ok(())
+    });
+}
+
+fn read_chunk(request: *mut http_request_s, callback: unsafe extern "C" fn(*mut http_request_s)) {
     let number = request as usize as u64;
-    let next = with_connection(request, |connection| (connection.request, connection.next_chunks()));
-    let Some((handle, chunks)) = next else { return };
+    let next = with_connection(request, |connection| {
+        (connection.request, connection.spawner.clone(), connection.next_chunks())
+    });
+    let Some((handle, Some(spawner), chunks)) = next else { return };
+    if defer(handle).is_err() {
+        return;
+    }
     match chunks {
-        Chunks::Whole(chunk) => {
-            if defer(handle).is_err() {
-                return;
-            }
-            highwire::spawn(async move {
-                connections::call_back(number, handle, callback, |connection| connection.chunk = chunk);
-            });
-        }
+        Chunks::Whole(chunk) => spawner.spawn(async move {
+            connections::call_back(number, handle, callback, |connection| connection.chunk = chunk);
+        }),
         Chunks::Parts => {
-            if defer(handle).is_err() {
-                return;
-            }
-            let Some(mut body) = receive::take(handle) else { return };
-            highwire::spawn(async move {
-                let part = body.next().await;
-                receive::keep(handle, body);
+            let Some(mut waiting) = receive::take(handle) else { return };
+            spawner.spawn(async move {
+                let part = waiting.body.next().await;
+                receive::keep(handle, waiting.body);
                 let chunk = match part {
                     Some(Ok(part)) => part,
                     None => bytes::Bytes::new(),

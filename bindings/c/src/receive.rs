@@ -2,12 +2,12 @@
 
 use crate::request::{Data, defer, highwire_request};
 use crate::result::{
-    HIGHWIRE_GONE, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD, failed,
-    guarded, highwire_result,
+    HIGHWIRE_GONE, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD, failed, guarded, highwire_result,
 };
 use bytes::Bytes;
 use highwire::Body;
 use highwire::body::BodyError;
+use highwire_engine::context::Spawner;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -25,9 +25,15 @@ pub type highwire_part_callback = Option<
     ),
 >;
 
+/// A body, and the worker that receives it. The program may ask for a part between the worker's turns.
+pub(crate) struct Waiting {
+    pub(crate) body: Body,
+    pub(crate) spawner: Option<Spawner>,
+}
+
 thread_local! {
     /// The bodies of this worker's deferred requests. `None` while a task waits for a part.
-    static BODIES: RefCell<HashMap<u64, Option<Body>>> = RefCell::default();
+    static BODIES: RefCell<HashMap<u64, Option<Waiting>>> = RefCell::default();
 }
 
 /// The number of bodies above which those are looked for whose requests were answered by another thread after their clients
@@ -36,11 +42,15 @@ const MANY: usize = 64;
 
 /// Keeps the body of a request that is being deferred.
 pub(crate) fn keep(handle: u64, body: Body) {
-    let dropped: Vec<Option<Body>> = BODIES.with_borrow_mut(|bodies| {
+    keep_for(handle, Waiting { body, spawner: Spawner::here() });
+}
+
+fn keep_for(handle: u64, waiting: Waiting) {
+    let dropped: Vec<Option<Waiting>> = BODIES.with_borrow_mut(|bodies| {
         let is_full = bodies.len() >= MANY && bodies.len() == bodies.capacity();
-        let dead = |handle: &u64, _: &mut Option<Body>| is_full && crate::deferred::get(*handle).is_none();
+        let dead = |handle: &u64, _: &mut Option<Waiting>| is_full && crate::deferred::get(*handle).is_none();
         let dropped = bodies.extract_if(dead).map(|(_, body)| body).collect();
-        bodies.insert(handle, Some(body));
+        bodies.insert(handle, Some(waiting));
         dropped
     });
     drop(dropped);
@@ -74,19 +84,21 @@ pub unsafe extern "C" fn highwire_request_read(
             return failed(HIGHWIRE_WRONG_STATE, "the route does not take the body in parts");
         }
         let taken = BODIES.with_borrow_mut(|bodies| bodies.get_mut(&request).map(Option::take));
-        let mut body = match taken {
-            Some(Some(body)) => body,
+        let mut waiting = match taken {
+            Some(Some(waiting)) => waiting,
             Some(None) => return failed(HIGHWIRE_WRONG_STATE, "another call waits for a part already"),
             None => return failed(HIGHWIRE_WRONG_THREAD, "only the request's worker may read its body"),
         };
-        highwire::spawn(async move {
-            let part = body.next().await;
+        let Some(spawner) = waiting.spawner.clone() else {
+            return failed(HIGHWIRE_WRONG_THREAD, "the body was received without a worker");
+        };
+        spawner.spawn(async move {
+            let part = waiting.body.next().await;
             // The request may have been answered meanwhile. Its body then ends here.
-            let is_open = crate::deferred::get(request).is_some();
-            if !is_open {
+            if crate::deferred::get(request).is_none() {
                 return forget(request);
             }
-            BODIES.with_borrow_mut(|bodies| bodies.insert(request, Some(body)));
+            keep_for(request, waiting);
             tell(request, part, callback, data);
         });
         Ok(())
@@ -94,7 +106,7 @@ pub unsafe extern "C" fn highwire_request_read(
 }
 
 /// Takes the body of a deferred request, on its worker's thread.
-pub(crate) fn take(handle: u64) -> Option<Body> {
+pub(crate) fn take(handle: u64) -> Option<Waiting> {
     BODIES.with_borrow_mut(|bodies| bodies.get_mut(&handle).and_then(Option::take))
 }
 
@@ -117,7 +129,7 @@ fn tell(
 
 fn reason(error: BodyError) -> highwire_result {
     match error {
-        BodyError::TooLarge => HIGHWIRE_INVALID_ARGUMENT,
+        // `highwire_last_error` tells the reasons apart.
         _ => HIGHWIRE_GONE,
     }
 }

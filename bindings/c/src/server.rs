@@ -45,7 +45,9 @@ enum State {
     Idle(Server),
     /// Its end.
     Running(Handle),
-    /// It was started by a call that waits for its end, or embedded.
+    /// The end of a call that runs it.
+    Serving,
+    /// Nothing: it has ended, or it is embedded.
     Elsewhere,
 }
 
@@ -204,7 +206,11 @@ pub extern "C" fn highwire_server_start(server: highwire_server) -> highwire_res
 pub extern "C" fn highwire_server_run(server: highwire_server) -> highwire_result {
     guarded(|| {
         not_on_worker()?;
-        engine(begin(server)?.run())
+        let (idle, shared) = (begin(server)?, SERVERS.get(server)?);
+        *lock(&shared.state) = State::Serving;
+        let result = engine(idle.run());
+        *lock(&shared.state) = State::Elsewhere;
+        result
     })
 }
 
@@ -215,7 +221,10 @@ pub extern "C" fn highwire_server_serve(server: highwire_server) -> highwire_res
         not_on_worker()?;
         let idle = begin(server)?;
         let shared = SERVERS.get(server)?;
-        engine(idle.serve(|handle| *lock(&shared.run) = Some(Arc::new(handle))))
+        *lock(&shared.state) = State::Serving;
+        let result = engine(idle.serve(|handle| *lock(&shared.run) = Some(Arc::new(handle))));
+        *lock(&shared.state) = State::Elsewhere;
+        result
     })
 }
 
@@ -306,9 +315,10 @@ pub(crate) fn counts(stats: Stats, connections: usize) -> highwire_stats {
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_server_free(server: highwire_server) -> highwire_result {
     guarded(|| {
-        // Only a running server is waited for.
-        if matches!(&*lock(&SERVERS.get(server)?.state), State::Running(_)) {
-            not_on_worker()?;
+        match &*lock(&SERVERS.get(server)?.state) {
+            State::Running(_) => not_on_worker()?,
+            State::Serving => return failed(HIGHWIRE_WRONG_STATE, "a call runs the server; shut it down first"),
+            State::Idle(_) | State::Elsewhere => {}
         }
         let shared = SERVERS.remove(server)?;
         let state = std::mem::replace(&mut *lock(&shared.state), State::Elsewhere);

@@ -27,7 +27,8 @@ pub type highwire_stream = u64;
 const ROOM: usize = 256 * 1024;
 
 /// Is called on the worker's thread when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
-/// `HIGHWIRE_GONE` when the client is gone.
+/// `HIGHWIRE_GONE` when the client is gone. It is not called after the stream has ended; but if another thread ends the stream,
+/// a call may be running, so end it in the callback or let both agree.
 pub type highwire_stream_callback =
     Option<unsafe extern "C" fn(stream: highwire_stream, result: highwire_result, data: *mut c_void)>;
 
@@ -38,6 +39,8 @@ struct Queue {
     ended: Option<bool>,
     /// True if the connection reads no more.
     is_gone: bool,
+    /// True if the program has the stream's handle, so that its callback may be called.
+    is_armed: bool,
     /// True if a write has failed since the program was last told of room.
     wants_room: bool,
     reader: Option<Waker>,
@@ -87,7 +90,8 @@ impl Stream for Reading {
         let mut queue = self.writing.lock();
         if let Some(part) = queue.parts.pop_front() {
             queue.held -= part.len();
-            let has_room = queue.wants_room && queue.held <= ROOM / 2;
+            // After its end the program may have freed what the callback needs.
+            let has_room = queue.wants_room && queue.held <= ROOM / 2 && queue.ended.is_none();
             queue.wants_room &= !has_room;
             drop(queue);
             if has_room {
@@ -111,7 +115,7 @@ impl Drop for Reading {
         let mut queue = self.writing.lock();
         queue.is_gone = true;
         let parts = std::mem::take(&mut queue.parts);
-        let is_cut = queue.ended.is_none() || !parts.is_empty();
+        let is_cut = queue.ended.is_none() && queue.is_armed;
         drop(queue);
         drop(parts);
         if is_cut {
@@ -156,15 +160,43 @@ pub(crate) fn begin(
     callback: highwire_stream_callback,
     data: Data,
 ) -> Result<highwire_stream, Failed> {
-    let queue = Queue { parts: VecDeque::new(), held: 0, ended: None, is_gone: false, wants_room: false, reader: None };
+    let queue = Queue {
+        parts: VecDeque::new(),
+        held: 0,
+        ended: None,
+        is_gone: false,
+        is_armed: false,
+        wants_room: false,
+        reader: None,
+    };
     let writing = Arc::new(Writing { queue: Mutex::new(queue), callback, data, length });
     let handle = STREAMS.add(writing.clone());
-    draft.stream = Some(Reading { writing, handle });
+    draft.stream = Some(Reading { writing: writing.clone(), handle });
     if let Err(error) = response::answer(request, draft) {
         let _ = STREAMS.remove(handle);
         return Err(error);
     }
+    writing.lock().is_armed = true;
     Ok(handle)
+}
+
+/// Sends a part of the body, whatever waits already. Returns false if the writer should now wait for the callback.
+pub(crate) fn push(stream: highwire_stream, part: &[u8]) -> Result<bool, Failed> {
+    let writing = STREAMS.get(stream)?;
+    let mut queue = writing.lock();
+    if queue.is_gone {
+        return failed(HIGHWIRE_GONE, "the client is gone");
+    }
+    if !part.is_empty() {
+        queue.held += part.len();
+        queue.parts.push_back(Bytes::copy_from_slice(part));
+    }
+    let has_room = queue.held <= ROOM;
+    queue.wants_room |= !has_room;
+    let reader = queue.reader.take();
+    drop(queue);
+    reader.into_iter().for_each(Waker::wake);
+    Ok(has_room)
 }
 
 /// Sends a part of the body. The bytes are copied. Any thread may do that, but not two at the same time, because the order

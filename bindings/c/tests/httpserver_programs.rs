@@ -71,6 +71,7 @@ fn ask(build: Build, mode: &str, wrapper: &[&str]) {
     assert!(two.is_some() && two < one, "{headers}");
 
     assert_eq!(body(&get(&address, "/later")), "later", "{what}");
+    assert_eq!(get(&address, "/tick").matches("chunk,").count(), 2, "{what}");
     assert!(get(&address, "/nothing").starts_with("HTTP/1.1 404 "), "{what}");
     assert!(get(&address, "/free").starts_with("HTTP/1.1 500 "), "{what}");
     assert!(!get(&address, "/split").to_lowercase().contains("x-b"), "{what}");

@@ -5,6 +5,7 @@ use super::{RequestCallback, http_request_s};
 use crate::response::LateTrailers;
 use crate::stream::highwire_stream;
 use bytes::Bytes;
+use highwire_engine::context::Spawner;
 use highwire_io::SocketId;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -36,6 +37,18 @@ pub(super) struct Connection {
     /// The response body that is being sent in chunks, its trailers, and who waits for room.
     pub(super) stream: Option<(highwire_stream, LateTrailers)>,
     pub(super) waits_for_room: RequestCallback,
+    /// Runs callbacks on the connection's worker, also for calls between its turns.
+    pub(super) spawner: Option<Spawner>,
+}
+
+impl Connection {
+    /// Frees the body of the request.
+    pub(super) fn free(&mut self) {
+        (self.body, self.chunk) = (Bytes::new(), Bytes::new());
+        if let Some(whole) = &mut self.whole_chunk {
+            *whole = Bytes::new();
+        }
+    }
 }
 
 /// The connections of this thread.
@@ -74,6 +87,7 @@ pub(super) fn begin(server: &Rc<Server>, id: SocketId, request: u64, whole_chunk
             closes: false,
             stream: None,
             waits_for_room: None,
+            spawner: Spawner::here(),
         });
         connection.request = request;
         connection.body = whole_chunk.clone().unwrap_or_default();
@@ -82,13 +96,20 @@ pub(super) fn begin(server: &Rc<Server>, id: SocketId, request: u64, whole_chunk
         let stream = connection.stream.take();
         (ended, stream)
     });
+    if let (Some(ended), _) = &ended {
+        // The program may still answer the earlier connection's request, whose client is gone.
+        drop(crate::deferred::take(ended.request));
+    }
     drop(ended);
     number
 }
 
 /// Calls `act` with the connection of a pointer, if there is one. `act` must not call the program.
 pub(super) fn with_connection<R>(request: *mut http_request_s, act: impl FnOnce(&mut Connection) -> R) -> Option<R> {
-    CONNECTIONS.with_borrow_mut(|connections| connections.by_number.get_mut(&(request as usize as u64)).map(act))
+    // At the end of the thread there are no connections.
+    let found = CONNECTIONS
+        .try_with(|connections| connections.borrow_mut().by_number.get_mut(&(request as usize as u64)).map(act));
+    found.ok().flatten()
 }
 
 /// Changes a connection, and calls a callback of the program with it, if it still has the same request.

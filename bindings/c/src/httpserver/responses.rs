@@ -5,7 +5,7 @@ use super::{RequestCallback, http_request_s, http_response_s};
 use crate::request::Data;
 use crate::response::{self, Draft, LateTrailers, answer};
 use crate::result::{HIGHWIRE_OK, guarded, highwire_result};
-use crate::stream::{self, highwire_stream, highwire_stream_abort, highwire_stream_end, highwire_stream_write};
+use crate::stream::{self, highwire_stream, highwire_stream_abort, highwire_stream_end};
 use bytes::Bytes;
 use http::StatusCode;
 use std::cell::RefCell;
@@ -145,6 +145,7 @@ pub unsafe extern "C" fn http_respond(request: *mut http_request_s, response: *m
         // SAFETY: as the caller promises.
         let (mut draft, body) = unsafe { (making.draft(closes), making.body()) };
         draft.set_body(Bytes::copy_from_slice(body));
+        with_connection(request, |connection| connection.free());
         answer(handle, draft)
     });
 }
@@ -180,24 +181,18 @@ pub unsafe extern "C" fn http_respond_chunk(
         };
         // SAFETY: as the caller promises.
         let body = unsafe { making.body() };
-        // The first chunk that waits may have any length, and the program waits for the callback before the next one.
-        // SAFETY: the slice is that of a reference.
-        let written = unsafe { highwire_stream_write(stream, body.as_ptr().cast(), body.len()) };
+        // The program waits for the callback before the next chunk, so at most one is above the bound.
+        let has_room = stream::push(stream, body)?;
         let Some(callback) = callback else { return Ok(()) };
-        match written {
-            HIGHWIRE_OK => {
-                let number = request as usize as u64;
-                highwire::spawn(async move { call_back(number, handle, callback, |_| {}) });
+        let spawner = with_connection(request, |connection| {
+            if !has_room {
+                connection.waits_for_room = Some(callback);
             }
-            highwire_result::HIGHWIRE_AGAIN => {
-                let rest = Bytes::copy_from_slice(body);
-                with_connection(request, |connection| {
-                    connection.chunk = rest;
-                    connection.waits_for_room = Some(callback);
-                });
-            }
-            // The client is gone.
-            _ => {}
+            connection.spawner.clone().filter(|_| has_room)
+        });
+        if let Some(Some(spawner)) = spawner {
+            let number = request as usize as u64;
+            spawner.spawn(async move { call_back(number, handle, callback, |_| {}) });
         }
         Ok(())
     });
@@ -219,14 +214,11 @@ unsafe extern "C" fn has_room(stream: highwire_stream, result: highwire_result, 
         return;
     }
     let waiting = with_connection(request, |connection| {
-        let callback = connection.waits_for_room.take()?;
-        Some((connection.request, callback, std::mem::take(&mut connection.chunk)))
+        Some((connection.request, connection.waits_for_room.take()?, connection.spawner.clone()?))
     });
-    if let Some(Some((handle, callback, rest))) = waiting {
-        // SAFETY: the bytes are those of a value that lives until the call returns.
-        unsafe { highwire_stream_write(stream, rest.as_ptr().cast(), rest.len()) };
+    if let Some(Some((handle, callback, spawner))) = waiting {
         let number = data as usize as u64;
-        highwire::spawn(async move { call_back(number, handle, callback, |_| {}) });
+        spawner.spawn(async move { call_back(number, handle, callback, |_| {}) });
     }
 }
 

@@ -321,7 +321,7 @@ unsafe extern "C" fn inner(handle: u64, data: *mut c_void) {
             }
             let Some(body) = receive::take(handle) else { return };
             highwire::spawn(async move {
-                match body.collect(usize::try_from(length).unwrap_or(usize::MAX)).await {
+                match body.body.collect(usize::try_from(length).unwrap_or(usize::MAX)).await {
                     Ok(body) => run(&server, id, handle, Some(body.into())),
                     Err(error) => refuse(handle, error.status()),
                 }
