@@ -119,17 +119,10 @@ fn tell(
     let (result, part) = match part {
         Some(Ok(part)) => (HIGHWIRE_OK, part),
         None => (HIGHWIRE_OK, Bytes::new()),
-        Some(Err(error)) => (guarded(|| failed(reason(error), error.to_string())), Bytes::new()),
+        Some(Err(error)) => (guarded(|| failed(HIGHWIRE_GONE, error.to_string())), Bytes::new()),
     };
     let pointer = if part.is_empty() { ptr::null() } else { part.as_ptr() };
     // SAFETY: the program has given the function as one of this type. It is C's and does not unwind. The bytes live until it
     // returns.
     unsafe { callback(request, result, pointer.cast(), part.len(), data.0) };
-}
-
-fn reason(error: BodyError) -> highwire_result {
-    match error {
-        // `highwire_last_error` tells the reasons apart.
-        _ => HIGHWIRE_GONE,
-    }
 }
