@@ -51,8 +51,9 @@ pub(super) unsafe fn response(making: &Making) -> Response {
         heads.key.clear();
         heads.key.extend_from_slice(line);
         for (name, value) in &making.fields {
-            // No valid line or field has a NUL.
-            for part in [&[0][..], bytes(name), &[0], bytes(value)] {
+            // With their lengths, so that no other fields have the same key.
+            for part in [bytes(name), bytes(value)] {
+                heads.key.extend_from_slice(&part.len().to_le_bytes());
                 heads.key.extend_from_slice(part);
             }
         }
