@@ -86,7 +86,6 @@ impl Rules {
             idle: timeouts.idle,
             tunnel: timeouts.tunnel,
             handler: Duration::ZERO,
-            linger: Duration::ZERO,
             ..Timeouts::default()
         };
         debug_assert_eq!(deadline::ticks(timeouts.handler), NEVER);

@@ -139,6 +139,39 @@ fn messages_come_back_from_tungstenite() {
 }
 
 #[test]
+fn a_refused_server_gets_the_messages_before_its_mistake() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        ENGINES.map(|_| {
+            let mut socket = tungstenite::accept(listener.accept().unwrap().0).unwrap();
+            socket.get_mut().write_all(b"\x81\x05hello\xb1\x05hello").unwrap();
+            let echo = socket.read();
+            let close = socket.read();
+            socket.get_mut().read_to_end(&mut Vec::new()).unwrap();
+            // A server that has not read yet may still send. If that caused a reset, the server would lose the echo.
+            let sent: Result<Vec<()>, _> = (0..3).map(|_| socket.get_mut().write_all(b"\x89\0")).collect();
+            (echo.unwrap().into_text().unwrap().to_string(), close.unwrap().is_close(), sent.is_ok())
+        })
+    });
+    for engine in ENGINES {
+        let app = App::new().get("/", move || async move {
+            let connect = Connect::new(&format!("ws://127.0.0.1:{port}/")).unwrap();
+            echo(connect.connect().await.unwrap()).await;
+        });
+        let app = app.configure(|config| {
+            config.engine = engine;
+            config.workers = 1;
+        });
+        let handle = app.listen("127.0.0.1:0").unwrap().start().unwrap();
+        testkit::http1::get(&handle.addresses()[0].to_string(), "/");
+    }
+    for (echo, close, is_open) in server.join().unwrap() {
+        assert_eq!((echo.as_str(), close, is_open), ("hello", true, true));
+    }
+}
+
+#[test]
 fn a_thread_per_connection_cannot_connect() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ws://{}/", listener.local_addr().unwrap());

@@ -79,7 +79,7 @@ pub enum Op {
         /// The offset of the part's first byte in the file.
         offset: u64,
         /// The part's length in bytes. For a part of at least
-        /// [`limit::UNBOUNDED_FILE_BYTES`](crate::limit::UNBOUNDED_FILE_BYTES), the kernel may hold many unsent bytes
+        /// [`limit::UNBOUNDED_FILE_BYTES`], the kernel may hold many unsent bytes
         /// at once, so use such parts only for fast peers.
         length: u64,
         /// True if another part of a file follows on this socket. If the driver has lifted the bound on unsent bytes

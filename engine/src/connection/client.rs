@@ -234,7 +234,8 @@ impl Connection {
             Phase::Body => self.end_with(Abort::BodyTooSlow, worker, out),
             Phase::Tunnel => return self.end_idle_tunnel(worker, out),
             Phase::Write => self.end_with(Abort::WriteTooSlow, worker, out),
-            Phase::Closing | Phase::Linger => return self.abort(worker, out),
+            Phase::Closing => return self.abort(worker, out),
+            Phase::Linger => return self.close(worker, out),
             _ => {}
         }
         if !self.transport.is_ending() {

@@ -101,8 +101,11 @@ impl Connection {
 
     /// Ends the exchanges and our direction; see [`Transport::finish`](super::transport::Transport::finish).
     pub(super) fn finish(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        // What a client has sent last is of no use to the server, except in a tunnel, or behind bytes that are unsent.
+        let is_needed =
+            self.transport.link.is_none() || self.tunnel().is_some() || self.transport.phase == Phase::Closing;
         self.release_protocol(worker);
-        self.transport.finish(worker, out);
+        self.transport.finish(is_needed, worker, out);
     }
 
     /// Closes the connection without waiting for the peer. The driver still sends the queued bytes.

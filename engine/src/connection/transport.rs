@@ -131,10 +131,10 @@ impl Transport {
         }
     }
 
-    /// Ends our direction after the last answer. If the peer has ended its direction or the linger timeout is zero, the
-    /// connection then closes as soon as the last bytes are sent. Otherwise it closes when the peer ends its direction
-    /// or the linger deadline passes.
-    pub(super) fn finish(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+    /// Ends our direction after the last bytes. If the peer does not need them or has ended its direction, or if the
+    /// linger timeout is zero, the connection then closes as soon as they are sent. Otherwise it closes when the peer
+    /// ends its direction or the linger deadline passes.
+    pub(super) fn finish(&mut self, is_needed: bool, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let unsent = self.close_account(worker);
         self.charge(worker);
         if self.ended && !self.blocked && out.waiting() > 0 {
@@ -157,7 +157,7 @@ impl Transport {
             self.phase = Phase::Fresh;
             return self.wait_for(Phase::Closing, worker);
         }
-        let lingers = worker.rules.linger != 0;
+        let lingers = is_needed && worker.rules.linger != 0;
         if !self.ended && lingers {
             // The last bytes and the end can leave in one packet.
             if self.phase == Phase::Closing {

@@ -2,9 +2,11 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 /// The folder of this crate.
 pub(crate) fn root() -> &'static Path {
@@ -46,11 +48,19 @@ pub(crate) fn has(program: &str) -> bool {
     found
 }
 
-/// Compiles a source of this crate. Warnings are errors. Returns the program.
+/// The programs that this process has compiled. Tests run in parallel and share them, and a program that is being written
+/// cannot be started.
+static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Compiles a source of this crate, unless this process has done so before. Warnings are errors. Returns the program.
 pub(crate) fn compile(source: &str, build: Build) -> PathBuf {
     let name = Path::new(source).file_stem().expect("a name").to_string_lossy().into_owned();
     let options: String = build.options.concat().chars().filter(char::is_ascii_alphanumeric).collect();
     let out = libraries().join(format!("c-{name}-{}-{}{options}", build.compiler, build.standard));
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if compiled.contains(&out) {
+        return out;
+    }
     let mut command = Command::new(build.compiler);
     command.arg(format!("-std={}", build.standard));
     if build.standard.starts_with("c++") {
@@ -63,6 +73,7 @@ pub(crate) fn compile(source: &str, build: Build) -> PathBuf {
     command.arg(format!("-Wl,-rpath,{}", libraries().display())).arg("-o").arg(&out);
     let output = command.output().expect("a compiler");
     assert!(output.status.success(), "{source} with {build:?}:\n{}", String::from_utf8_lossy(&output.stderr));
+    compiled.insert(out.clone());
     out
 }
 

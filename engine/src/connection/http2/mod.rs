@@ -122,7 +122,8 @@ impl Transport {
                     http2.fail(failure);
                     at = window.len();
                     self.unread = Vec::new();
-                    self.finish(worker, out);
+                    // The peer needs the GOAWAY frame, which names its mistake.
+                    self.finish(true, worker, out);
                     break;
                 }
             };
