@@ -40,7 +40,7 @@ impl Reply {
         });
     }
 
-    /// Returns true if the client still waits for the response. After a time limit, or when the client is gone, nobody does.
+    /// Returns true if the client still waits for the response, and false after a time limit or a disconnect.
     pub fn is_wanted(&self) -> bool {
         self.replier.is_wanted()
     }

@@ -52,8 +52,8 @@ impl std::fmt::Debug for Request<'_> {
     }
 }
 
-fn text(bytes: &[u8]) -> &str {
-    // Methods, targets and field names are ASCII by their grammar.
+/// Returns bytes as text. The parser lets only ASCII into methods, targets, authorities and field names.
+pub(crate) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }
 

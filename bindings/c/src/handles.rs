@@ -3,7 +3,7 @@
 //! A table is a list of slots behind one lock, which is held only to look an object up. Requests that are being handled are
 //! in no table, so an answer that is given at once takes no lock.
 
-use crate::result::{Failed, HIGHWIRE_INVALID_HANDLE, failed};
+use crate::result::{Failed, HIGHWIRE_INVALID_HANDLE};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The kinds of handles. 0 is no handle.
@@ -18,7 +18,7 @@ pub(crate) enum Kind {
     Request = 6,
 }
 
-const GENERATIONS: u32 = (1 << 24) - 1;
+const LAST_GENERATION: u32 = (1 << 24) - 1;
 
 /// The objects of one kind.
 pub(crate) struct Table<T> {
@@ -41,7 +41,7 @@ impl<T> Table<T> {
     }
 
     fn split(&self, handle: u64) -> Option<(usize, u32)> {
-        let (kind, generation, slot) = ((handle >> 56) as u8, (handle >> 32) as u32 & GENERATIONS, handle as u32);
+        let (kind, generation, slot) = ((handle >> 56) as u8, (handle >> 32) as u32 & LAST_GENERATION, handle as u32);
         (kind == self.kind as u8).then_some((slot as usize, generation))
     }
 
@@ -76,8 +76,11 @@ impl<T> Table<T> {
             let mut slots = self.lock();
             let place = slots.slots.get_mut(slot).filter(|place| place.0 == generation)?;
             let object = place.1.take()?;
-            place.0 = (place.0 + 1) & GENERATIONS;
-            slots.free.push(slot as u32);
+            // A slot without further generations stays empty, so that no handle names two objects.
+            if place.0 < LAST_GENERATION {
+                place.0 += 1;
+                slots.free.push(slot as u32);
+            }
             Some(object)
         });
         found.ok_or_else(|| self.missing(handle))
@@ -90,10 +93,7 @@ impl<T> Table<T> {
         } else {
             format!("{handle:#x} is not a {kind}, or no longer")
         };
-        match failed::<()>(HIGHWIRE_INVALID_HANDLE, text) {
-            Ok(()) => unreachable!("an error was made"),
-            Err(error) => error,
-        }
+        (HIGHWIRE_INVALID_HANDLE, text)
     }
 
     /// Returns the number of objects.
@@ -121,5 +121,12 @@ mod tests {
             assert!(table.remove(wrong).is_err(), "{wrong:x}");
         }
         assert_eq!((*table.get(two).expect("the object"), table.len()), (2, 1));
+        // No generation comes twice.
+        table.lock().slots[0].0 = LAST_GENERATION;
+        let last = two | u64::from(LAST_GENERATION) << 32;
+        assert_eq!(table.remove(last).ok().as_deref(), Some(&2));
+        let three = table.add(Arc::new(3));
+        assert_ne!(three as u32, last as u32);
+        assert!(table.get(last).is_err());
     }
 }

@@ -481,7 +481,7 @@ pub unsafe extern "C" fn hw_http_response_send(
         let is_current = handle_of_current(handle);
         let result = answer_with(handle, sending, Sending::into_response);
         if result.is_err() && !is_current && deferred::get(handle).is_none() {
-            // Nobody waits any more, so the response is not made. The program must learn that it is over.
+            // The request has ended, so no response is made. The program still gets its callback, which frees its data.
             complete(callback, Data(user_data));
         }
         result

@@ -11,10 +11,12 @@ mod connections;
 pub mod responses;
 pub mod server;
 
+use crate::deferred::Deferred;
 use crate::receive;
 use crate::request::{any_part, defer, highwire_string};
 use crate::result::guarded;
 use connections::{Chunks, Connection, with_connection};
+use highwire::Request;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
@@ -59,30 +61,35 @@ fn current(request: *mut http_request_s) -> Option<u64> {
     with_connection(request, |connection| connection.request)
 }
 
+/// Returns a part of the request that a connection answers now.
+fn text_part(
+    request: *mut http_request_s,
+    borrowed: fn(&Request<'_>) -> http_string_s,
+    kept: fn(&Deferred) -> http_string_s,
+) -> http_string_s {
+    let found = current(request)
+        .and_then(|handle| any_part(handle, |request| Some(borrowed(request)), |deferred| Some(kept(deferred))));
+    found.unwrap_or(http_string_s::NONE)
+}
+
 /// Returns the method.
 #[unsafe(no_mangle)]
 pub extern "C" fn http_request_method(request: *mut http_request_s) -> http_string_s {
-    let found = current(request).and_then(|handle| {
-        any_part(
-            handle,
-            |request| Some(http_string_s::of(request.method().as_bytes())),
-            |deferred| Some(http_string_s::of(deferred.method().as_bytes())),
-        )
-    });
-    found.unwrap_or(http_string_s::NONE)
+    text_part(
+        request,
+        |request| http_string_s::of(request.method().as_bytes()),
+        |deferred| http_string_s::of(deferred.method().as_bytes()),
+    )
 }
 
 /// Returns the target as it was sent, with the query.
 #[unsafe(no_mangle)]
 pub extern "C" fn http_request_target(request: *mut http_request_s) -> http_string_s {
-    let found = current(request).and_then(|handle| {
-        any_part(
-            handle,
-            |request| Some(http_string_s::of(request.target().as_bytes())),
-            |deferred| Some(http_string_s::of(deferred.target().as_bytes())),
-        )
-    });
-    found.unwrap_or(http_string_s::NONE)
+    text_part(
+        request,
+        |request| http_string_s::of(request.target().as_bytes()),
+        |deferred| http_string_s::of(deferred.target().as_bytes()),
+    )
 }
 
 /// Returns the whole body, or nothing if there is none or it is streamed.

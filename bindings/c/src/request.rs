@@ -245,6 +245,43 @@ fn part<R>(
     found.ok_or((HIGHWIRE_NOT_FOUND, "the request has no such part".to_string()))
 }
 
+/// Gives a part of a request: see [`part`].
+///
+/// # Safety
+/// `out` must be NULL or point to a `highwire_string`.
+unsafe fn give_part(
+    out: *mut highwire_string,
+    request: highwire_request,
+    borrowed: impl FnOnce(&mut Current) -> Option<highwire_string>,
+    kept: impl FnOnce(&Deferred) -> Option<highwire_string>,
+) -> highwire_result {
+    guarded(|| {
+        let found = part(request, borrowed, kept)?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, found, "out") }
+    })
+}
+
+/// Gives a part of a request that has a name.
+///
+/// # Safety
+/// `name` must be NULL or end with a NUL; `out` must be NULL or point to a `highwire_string`.
+unsafe fn give_named_part(
+    out: *mut highwire_string,
+    request: highwire_request,
+    name: *const c_char,
+    borrowed: impl FnOnce(&mut Current, &str) -> Option<highwire_string>,
+    kept: impl FnOnce(&Deferred, &str) -> Option<highwire_string>,
+) -> highwire_result {
+    guarded(|| {
+        // SAFETY: as the caller promises.
+        let name = unsafe { text(name, "name") }?;
+        let found = part(request, |current| borrowed(current, name), |deferred| kept(deferred, name))?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, found, "out") }
+    })
+}
+
 fn string(text: &str) -> Option<highwire_string> {
     Some(highwire_string::of(text.as_bytes()))
 }
@@ -259,11 +296,10 @@ pub unsafe extern "C" fn highwire_request_method(
     request: highwire_request,
     out: *mut highwire_string,
 ) -> highwire_result {
-    guarded(|| {
-        let found = part(request, |current| string(current.request().method()), |deferred| string(deferred.method()))?;
-        // SAFETY: as the caller promises.
-        unsafe { give(out, found, "out") }
-    })
+    // SAFETY: as the caller promises.
+    unsafe {
+        give_part(out, request, |current| string(current.request().method()), |deferred| string(deferred.method()))
+    }
 }
 
 /// Gives the whole target as it was sent.
@@ -275,11 +311,10 @@ pub unsafe extern "C" fn highwire_request_target(
     request: highwire_request,
     out: *mut highwire_string,
 ) -> highwire_result {
-    guarded(|| {
-        let found = part(request, |current| string(current.request().target()), |deferred| string(deferred.target()))?;
-        // SAFETY: as the caller promises.
-        unsafe { give(out, found, "out") }
-    })
+    // SAFETY: as the caller promises.
+    unsafe {
+        give_part(out, request, |current| string(current.request().target()), |deferred| string(deferred.target()))
+    }
 }
 
 /// Gives the path as it was sent, without the query. It may be percent-encoded.
@@ -291,11 +326,8 @@ pub unsafe extern "C" fn highwire_request_path(
     request: highwire_request,
     out: *mut highwire_string,
 ) -> highwire_result {
-    guarded(|| {
-        let found = part(request, |current| string(current.request().path()), |deferred| string(deferred.path()))?;
-        // SAFETY: as the caller promises.
-        unsafe { give(out, found, "out") }
-    })
+    // SAFETY: as the caller promises.
+    unsafe { give_part(out, request, |current| string(current.request().path()), |deferred| string(deferred.path())) }
 }
 
 /// Gives the query as it was sent, without the question mark, or `HIGHWIRE_NOT_FOUND`.
@@ -307,15 +339,15 @@ pub unsafe extern "C" fn highwire_request_query(
     request: highwire_request,
     out: *mut highwire_string,
 ) -> highwire_result {
-    guarded(|| {
-        let found = part(
+    // SAFETY: as the caller promises.
+    unsafe {
+        give_part(
+            out,
             request,
             |current| current.request().query().and_then(string),
             |deferred| deferred.query().and_then(string),
-        )?;
-        // SAFETY: as the caller promises.
-        unsafe { give(out, found, "out") }
-    })
+        )
+    }
 }
 
 /// Gives the host that the request is for, such as `example.com:8080`. It is empty if the request names none.
@@ -327,12 +359,15 @@ pub unsafe extern "C" fn highwire_request_authority(
     request: highwire_request,
     out: *mut highwire_string,
 ) -> highwire_result {
-    guarded(|| {
-        let found =
-            part(request, |current| string(current.request().authority()), |deferred| string(deferred.authority()))?;
-        // SAFETY: as the caller promises.
-        unsafe { give(out, found, "out") }
-    })
+    // SAFETY: as the caller promises.
+    unsafe {
+        give_part(
+            out,
+            request,
+            |current| string(current.request().authority()),
+            |deferred| string(deferred.authority()),
+        )
+    }
 }
 
 /// Gives the value of the first header field of that name, or `HIGHWIRE_NOT_FOUND`. The case of the name does not matter.
@@ -345,17 +380,16 @@ pub unsafe extern "C" fn highwire_request_header(
     name: *const c_char,
     out: *mut highwire_string,
 ) -> highwire_result {
-    guarded(|| {
-        // SAFETY: as the caller promises.
-        let name = unsafe { text(name, "name") }?;
-        let found = part(
+    // SAFETY: as the caller promises.
+    unsafe {
+        give_named_part(
+            out,
             request,
-            |current| current.request().header(name).map(highwire_string::of),
-            |deferred| deferred.header(name).map(highwire_string::of),
-        )?;
-        // SAFETY: as the caller promises.
-        unsafe { give(out, found, "out") }
-    })
+            name,
+            |current, name| current.request().header(name).map(highwire_string::of),
+            |deferred, name| deferred.header(name).map(highwire_string::of),
+        )
+    }
 }
 
 /// Gives the name, as it was sent, and the value of the header field with this index, from 0 on, or `HIGHWIRE_NOT_FOUND`
@@ -394,20 +428,19 @@ pub unsafe extern "C" fn highwire_request_param(
     name: *const c_char,
     out: *mut highwire_string,
 ) -> highwire_result {
-    guarded(|| {
-        // SAFETY: as the caller promises.
-        let name = unsafe { text(name, "name") }?;
-        let found = part(
+    // SAFETY: as the caller promises.
+    unsafe {
+        give_named_part(
+            out,
             request,
-            |current| {
+            name,
+            |current, name| {
                 let value = current.request().params().get(name)?;
                 Some(current.keep(value))
             },
-            |deferred| deferred.param(name),
-        )?;
-        // SAFETY: as the caller promises.
-        unsafe { give(out, found, "out") }
-    })
+            |deferred, name| deferred.param(name),
+        )
+    }
 }
 
 /// Gives the decoded value of the first parameter of that name in the query, or `HIGHWIRE_NOT_FOUND`. A name without a value
@@ -421,20 +454,19 @@ pub unsafe extern "C" fn highwire_request_query_param(
     name: *const c_char,
     out: *mut highwire_string,
 ) -> highwire_result {
-    guarded(|| {
-        // SAFETY: as the caller promises.
-        let name = unsafe { text(name, "name") }?;
-        let found = part(
+    // SAFETY: as the caller promises.
+    unsafe {
+        give_named_part(
+            out,
             request,
-            |current| {
+            name,
+            |current, name| {
                 let value = form_value(current.request().query()?, name)?;
                 Some(current.keep(value))
             },
-            |deferred| Some(deferred.keep(form_value(deferred.query()?, name)?)),
-        )?;
-        // SAFETY: as the caller promises.
-        unsafe { give(out, found, "out") }
-    })
+            |deferred, name| Some(deferred.keep(form_value(deferred.query()?, name)?)),
+        )
+    }
 }
 
 /// Gives the decoded value of the first field of that name in a body of `application/x-www-form-urlencoded`, or
@@ -448,31 +480,30 @@ pub unsafe extern "C" fn highwire_request_form_param(
     name: *const c_char,
     out: *mut highwire_string,
 ) -> highwire_result {
-    guarded(|| {
-        // SAFETY: as the caller promises.
-        let name = unsafe { text(name, "name") }?;
-        let is_form = |content_type: Option<&[u8]>| {
-            let essence = content_type.unwrap_or_default().split(|&byte| byte == b';').next().unwrap_or_default();
-            essence.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
-        };
-        let found = part(
+    let is_form = |content_type: Option<&[u8]>| {
+        let essence = content_type.unwrap_or_default().split(|&byte| byte == b';').next().unwrap_or_default();
+        essence.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
+    };
+    // SAFETY: as the caller promises.
+    unsafe {
+        give_named_part(
+            out,
             request,
-            |current| {
+            name,
+            |current, name| {
                 let body = current.body();
                 let body =
                     std::str::from_utf8(&body).ok().filter(|_| is_form(current.request().header("content-type")))?;
                 let value = form_value(body, name)?;
                 Some(current.keep(value))
             },
-            |deferred| {
+            |deferred, name| {
                 let body =
                     std::str::from_utf8(&deferred.body).ok().filter(|_| is_form(deferred.header("content-type")))?;
                 Some(deferred.keep(form_value(body, name)?))
             },
-        )?;
-        // SAFETY: as the caller promises.
-        unsafe { give(out, found, "out") }
-    })
+        )
+    }
 }
 
 /// Gives the value of a cookie, without the quotes around it, or `HIGHWIRE_NOT_FOUND`.
@@ -485,23 +516,22 @@ pub unsafe extern "C" fn highwire_request_cookie(
     name: *const c_char,
     out: *mut highwire_string,
 ) -> highwire_result {
-    guarded(|| {
-        // SAFETY: as the caller promises.
-        let name = unsafe { text(name, "name") }?;
-        let found = part(
+    // SAFETY: as the caller promises.
+    unsafe {
+        give_named_part(
+            out,
             request,
-            |current| {
+            name,
+            |current, name| {
                 let mut lines = current.request().headers().filter(|(field, _)| field.eq_ignore_ascii_case("cookie"));
                 lines.find_map(|(_, value)| cookie(value, name)).map(highwire_string::of)
             },
-            |deferred| {
+            |deferred, name| {
                 let mut lines = deferred.headers().filter(|(field, _)| field.eq_ignore_ascii_case("cookie"));
                 lines.find_map(|(_, value)| cookie(value, name)).map(highwire_string::of)
             },
-        )?;
-        // SAFETY: as the caller promises.
-        unsafe { give(out, found, "out") }
-    })
+        )
+    }
 }
 
 fn cookie<'v>(line: &'v [u8], name: &str) -> Option<&'v [u8]> {
@@ -534,8 +564,10 @@ pub unsafe extern "C" fn highwire_request_body(
     request: highwire_request,
     out: *mut highwire_string,
 ) -> highwire_result {
-    guarded(|| {
-        let found = part(
+    // SAFETY: as the caller promises.
+    unsafe {
+        give_part(
+            out,
             request,
             |current| {
                 // `current` keeps the bytes until the handler returns.
@@ -543,10 +575,8 @@ pub unsafe extern "C" fn highwire_request_body(
                 Some(highwire_string::of(&body))
             },
             |deferred| Some(highwire_string::of(&deferred.body)),
-        )?;
-        // SAFETY: as the caller promises.
-        unsafe { give(out, found, "out") }
-    })
+        )
+    }
 }
 
 /// Gives the address of the peer, such as `192.0.2.1:5000`, or `unix` for a unix socket. The peer is the client or a proxy.
@@ -558,18 +588,18 @@ pub unsafe extern "C" fn highwire_request_peer(
     request: highwire_request,
     out: *mut highwire_string,
 ) -> highwire_result {
-    guarded(|| {
-        let found = part(
+    // SAFETY: as the caller promises.
+    unsafe {
+        give_part(
+            out,
             request,
             |current| {
                 let peer = peer_text(current.request().peer());
                 Some(current.keep(peer))
             },
             |deferred| string(&deferred.peer),
-        )?;
-        // SAFETY: as the caller promises.
-        unsafe { give(out, found, "out") }
-    })
+        )
+    }
 }
 
 pub(crate) fn peer_text(peer: Peer) -> String {
@@ -631,7 +661,7 @@ pub extern "C" fn highwire_request_defer(request: highwire_request) -> highwire_
 pub extern "C" fn highwire_request_is_wanted(request: highwire_request) -> highwire_result {
     let mut result = HIGHWIRE_OK;
     let looked = guarded(|| {
-        if with_current(request, |_| ()).is_none() {
+        if !handle_of_current(request) {
             let deferred = deferred_request(request)?;
             if !deferred.is_wanted() {
                 result = highwire_result::HIGHWIRE_GONE;

@@ -286,11 +286,8 @@ pub unsafe extern "C" fn highwire_response_header(
     name: *const c_char,
     value: *const c_char,
 ) -> highwire_result {
-    guarded(|| {
-        // SAFETY: as the caller promises.
-        let (name, value) = unsafe { (text(name, "name")?, text(value, "value")?) };
-        change(response, |draft| draft.add_header(name, value.as_bytes()))
-    })
+    // SAFETY: as the caller promises.
+    unsafe { add(response, name, value, Draft::add_header) }
 }
 
 /// Adds a trailer field, which follows a body that is sent in parts.
@@ -303,10 +300,24 @@ pub unsafe extern "C" fn highwire_response_trailer(
     name: *const c_char,
     value: *const c_char,
 ) -> highwire_result {
+    // SAFETY: as the caller promises.
+    unsafe { add(response, name, value, Draft::add_trailer) }
+}
+
+/// Adds a field with one of the methods of `Draft`.
+///
+/// # Safety
+/// `name` and `value` must be NULL or end with a NUL.
+unsafe fn add(
+    response: highwire_response,
+    name: *const c_char,
+    value: *const c_char,
+    how: fn(&mut Draft, &str, &[u8]) -> Result<(), Failed>,
+) -> highwire_result {
     guarded(|| {
         // SAFETY: as the caller promises.
         let (name, value) = unsafe { (text(name, "name")?, text(value, "value")?) };
-        change(response, |draft| draft.add_trailer(name, value.as_bytes()))
+        change(response, |draft| how(draft, name, value.as_bytes()))
     })
 }
 

@@ -23,7 +23,7 @@ pub enum highwire_result {
     HIGHWIRE_WRONG_STATE = 5,
     /// The queue is full. Try again after the callback for room.
     HIGHWIRE_AGAIN = 6,
-    /// The client is gone or the request was cut. Nobody will see an answer.
+    /// The client has disconnected, or the request was cut, so no answer is sent.
     HIGHWIRE_GONE = 7,
     /// There is no such header, parameter, …
     HIGHWIRE_NOT_FOUND = 8,

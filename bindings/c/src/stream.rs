@@ -180,7 +180,7 @@ pub(crate) fn begin(
     Ok(handle)
 }
 
-/// Sends a part of the body, whatever waits already. Returns false if the writer should now wait for the callback.
+/// Sends a part of the body even if the queue is full. Returns false if the writer must wait for the callback.
 pub(crate) fn push(stream: highwire_stream, part: &[u8]) -> Result<bool, Failed> {
     let writing = STREAMS.get(stream)?;
     let mut queue = writing.lock();

@@ -25,7 +25,7 @@ fn start(mut command: Command) -> Child {
             panic!("the program has ended: {said}\n{errors}");
         }
     }
-    // Whatever it prints must not block it.
+    // A full pipe would block the program.
     std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
     child
 }

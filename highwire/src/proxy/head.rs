@@ -1,7 +1,7 @@
 //! The head of a request on its way to an upstream, and of a response on its way back.
 
 use crate::client::is_idempotent;
-use crate::request::FromRequest;
+use crate::request::{FromRequest, text};
 use crate::{BodyUse, Peer, Request, Response, StatusCode};
 use bytes::Bytes;
 use highwire_engine::client::Answer;
@@ -254,11 +254,6 @@ fn address(peer: IpAddr) -> HeaderValue {
         IpAddr::V6(_) => HeaderValue::from_maybe_shared(Bytes::from(peer.to_string())),
     };
     value.unwrap_or(HeaderValue::from_static("unknown"))
-}
-
-/// Returns bytes as text. The parser lets only visible ASCII characters into targets and authorities.
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap_or_default()
 }
 
 /// Returns two values as a list.
