@@ -81,6 +81,8 @@ pub(crate) const PYTHON_BROTLI: Tool = Tool {
 };
 pub(crate) const LIBURING: Tool =
     Tool { name: "liburing", probe: Probe::Header("liburing.h"), package: "liburing-dev" };
+pub(crate) const LIBUV: Tool = Tool { name: "libuv", probe: Probe::Header("uv.h"), package: "libuv1-dev" };
+pub(crate) const CJSON: Tool = Tool { name: "cJSON", probe: Probe::Header("cjson/cJSON.h"), package: "libcjson-dev" };
 pub(crate) const LIBEVENT: Tool =
     Tool { name: "libevent", probe: Probe::Header("event2/event.h"), package: "libevent-dev" };
 

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use crate::args::Args;
 use crate::process::{
-    self, AB, APACHE, BROTLI, CHROMIUM, CLANG, CURL, GCC, GO, GXX, H2LOAD, H2O, HAPROXY, HTTPX, HYPER_H2, LIBEVENT,
-    LIBURING, LUAJIT, MONO, NATS, NGINX, NODE, OPENSSL, PRLIMIT, PYTHON_BROTLI, REDIS, REQUESTS, STRACE, Tool,
-    VALGRIND, WGET, WRK, ZSTD,
+    self, AB, APACHE, BROTLI, CHROMIUM, CJSON, CLANG, CURL, GCC, GO, GXX, H2LOAD, H2O, HAPROXY, HTTPX, HYPER_H2,
+    LIBEVENT, LIBURING, LIBUV, LUAJIT, MONO, NATS, NGINX, NODE, OPENSSL, PRLIMIT, PYTHON_BROTLI, REDIS, REQUESTS,
+    STRACE, Tool, VALGRIND, WGET, WRK, ZSTD,
 };
 use crate::{Error, Result, attack, autobahn, bench, conformance, fuzz, portability, redbot, tidy};
 
@@ -183,6 +183,9 @@ const CLIENTS: &[Tool] = &[
     GCC,
     GXX,
     CLANG,
+    CJSON,
+    LIBEVENT,
+    LIBUV,
     LUAJIT,
     MONO,
     VALGRIND,

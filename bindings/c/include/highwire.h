@@ -110,6 +110,25 @@ typedef enum highwire_option {
     HIGHWIRE_SHUTDOWN_MS = 28,
 } highwire_option;
 
+// What a WebSocket's callback is told, and the kinds of messages.
+typedef enum highwire_websocket_event {
+    // The connection is open. This is the first call.
+    HIGHWIRE_WEBSOCKET_OPEN = 0,
+    // A message of text. It is UTF-8.
+    HIGHWIRE_WEBSOCKET_TEXT = 1,
+    // A message of bytes.
+    HIGHWIRE_WEBSOCKET_BINARY = 2,
+    // A Ping frame with at most 125 bytes. The library answers it.
+    HIGHWIRE_WEBSOCKET_PING = 9,
+    // A Pong frame with at most 125 bytes.
+    HIGHWIRE_WEBSOCKET_PONG = 10,
+    // There is room again after `highwire_websocket_send` has returned `HIGHWIRE_AGAIN`.
+    HIGHWIRE_WEBSOCKET_ROOM = 16,
+    // The connection has ended. `code` is that of the peer's Close frame, 1005 if it has none, or 1006 if there was no
+    // Close frame; the bytes are the reason. This is the last call, and the handle is invalid after it.
+    HIGHWIRE_WEBSOCKET_END = 17,
+} highwire_websocket_event;
+
 // An app: routes and settings.
 typedef uint64_t highwire_app;
 
@@ -177,6 +196,36 @@ typedef uint64_t highwire_stream;
 // `HIGHWIRE_GONE` when the client is gone. It is not called after the stream has ended; but if another thread ends the stream,
 // a call may be running, so end it in the callback or let both agree.
 typedef void (*highwire_stream_callback)(highwire_stream stream, enum highwire_result result, void *data);
+
+// A set of topics.
+typedef uint64_t highwire_topics;
+
+// A WebSocket: a number that is never used again.
+typedef uint64_t highwire_websocket;
+
+// The settings of a WebSocket. A value of 0 or NULL is the default.
+typedef struct highwire_websocket_settings {
+    // The subprotocols that the program speaks, in its order of preference, with commas between them.
+    const char *protocols;
+    // The origins of pages that may open the connection, with commas between them, such as `https://app.example`, or `*` for
+    // all. By default, only pages of the request's own host may.
+    const char *origins;
+    // The most bytes of a received message; 1 MiB by default. A longer one ends the connection.
+    uint64_t message_bytes;
+    // The time in milliseconds after which a silent peer gets a Ping frame; 30,000 by default.
+    uint64_t ping_ms;
+    // 1 compresses messages if the client can.
+    int32_t compress;
+} highwire_websocket_settings;
+
+// Is called on the thread of the connection's worker: see `highwire_websocket_event`. `code` is 0 but for
+// `HIGHWIRE_WEBSOCKET_END`. The bytes are valid until the callback returns.
+typedef void (*highwire_websocket_callback)(highwire_websocket socket,
+                                            int32_t event,
+                                            uint32_t code,
+                                            const void *bytes,
+                                            size_t length,
+                                            void *data);
 
 #ifdef __cplusplus
 extern "C" {
@@ -432,6 +481,61 @@ enum highwire_result highwire_stream_end(highwire_stream stream);
 
 // Cuts the body short: the client sees that it is incomplete. The handle is invalid from now on.
 enum highwire_result highwire_stream_abort(highwire_stream stream);
+
+// Makes a set of topics. Each topic keeps its last `history` messages for late subscribers; 0 keeps none. They are in memory, at
+// most 4 MiB of each topic.
+enum highwire_result highwire_topics_new(size_t history,
+                                         highwire_topics *out);
+
+// Frees the handle of a set of topics. WebSockets that have subscribed keep their subscriptions.
+enum highwire_result highwire_topics_free(highwire_topics topics);
+
+// Publishes a message, whose kind is `HIGHWIRE_WEBSOCKET_TEXT` or `HIGHWIRE_WEBSOCKET_BINARY`, to a topic such as `chat/lobby`. Any
+// thread may do that. The bytes are copied, once for all subscribers.
+enum highwire_result highwire_topics_publish(highwire_topics topics,
+                                             const char *topic,
+                                             int32_t kind,
+                                             const void *bytes,
+                                             size_t length);
+
+// Sends the messages of a filter's topics to a WebSocket until it ends: `chat/lobby` for one topic, `chat/+` and `chat/#` for all
+// topics one level or any levels below. The first messages are up to `last` of the topic's history. Only the thread of the
+// socket's worker may do that, so do it in a handler or a callback.
+enum highwire_result highwire_websocket_subscribe(highwire_websocket socket,
+                                                  highwire_topics topics,
+                                                  const char *filter,
+                                                  size_t last);
+
+// Ends a subscription. Returns `HIGHWIRE_NOT_FOUND` if there is none to this filter.
+enum highwire_result highwire_websocket_unsubscribe(highwire_websocket socket,
+                                                    highwire_topics topics,
+                                                    const char *filter);
+
+// Answers a request with a WebSocket, over HTTP/1 and HTTP/2. The route's method is GET, and the call must be in its handler.
+// `settings` may be NULL. The handle is also given to each call of `callback`, the first one after the handler has returned.
+//
+// If the request opens no WebSocket, or comes from a page of a foreign origin, the library answers it with an error, and returns
+// `HIGHWIRE_INVALID_ARGUMENT`. After `HIGHWIRE_OK`, the callback is called with `HIGHWIRE_WEBSOCKET_END` once, in any case.
+enum highwire_result highwire_respond_websocket(highwire_request request,
+                                                const struct highwire_websocket_settings *settings,
+                                                highwire_websocket_callback callback,
+                                                void *data,
+                                                highwire_websocket *out);
+
+// Sends a message, whose kind is `HIGHWIRE_WEBSOCKET_TEXT`, `_BINARY`, `_PING` or `_PONG`. Any thread may do that. The bytes are
+// copied.
+//
+// Returns `HIGHWIRE_AGAIN` if 256 KiB wait for the peer already; the callback gets `HIGHWIRE_WEBSOCKET_ROOM` when there is room.
+enum highwire_result highwire_websocket_send(highwire_websocket socket,
+                                             int32_t kind,
+                                             const void *bytes,
+                                             size_t length);
+
+// Closes a connection behind the messages that were sent: `code` is 1000 for a normal end, or another code of RFC 6455 section
+// 7.4; `reason` has at most 123 bytes, or is NULL. The peer's messages still arrive until it has closed, too.
+enum highwire_result highwire_websocket_close(highwire_websocket socket,
+                                              uint32_t code,
+                                              const char *reason);
 
 #ifdef __cplusplus
 }  // extern "C"

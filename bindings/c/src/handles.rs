@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     Stream = 4,
     Loop = 5,
     Request = 6,
+    Websocket = 7,
+    Topics = 8,
 }
 
 const LAST_GENERATION: u32 = (1 << 24) - 1;

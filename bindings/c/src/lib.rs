@@ -25,5 +25,7 @@ pub mod response;
 pub mod result;
 pub mod server;
 pub mod stream;
+pub mod topics;
+pub mod websocket;
 
 pub use result::highwire_result;

@@ -73,7 +73,12 @@ fn ask_for_everything(running: Running, what: &str) -> String {
         .expect("a part");
     drop(stream);
 
+    let mut open = ask_for_websockets(&address, what);
     assert_eq!(body(&get(&address, "/stop")), "stopping", "{what}");
+    assert_eq!(read(&mut open), "open", "{what}");
+    let tungstenite::Message::Close(Some(frame)) = open.read().expect("a message") else { panic!("{what}") };
+    assert_eq!(u16::from(frame.code), 1001, "{what}");
+    while open.read().is_ok() {}
     running.end()
 }
 
@@ -153,6 +158,118 @@ fn the_examples_answer() {
     for _ in 0..5 {
         assert!(body(&get(&own_loop.address, "/ticks")).ends_with(" ticks\n"));
     }
+    for name in
+        ["libuv_loop", "libevent_loop"].iter().filter(|name| programs::has_libraries(&format!("examples/{name}.c")))
+    {
+        let running = Running::start(example(name));
+        for _ in 0..5 {
+            assert!(body(&get(&running.address, "/ticks")).ends_with(" ticks\n"), "{name}");
+        }
+        running.terminate();
+    }
+}
+
+#[test]
+fn notes_are_json() {
+    if !programs::has_libraries("examples/json.c") {
+        return;
+    }
+    let notes = Running::start(example("json"));
+    let post = |text: &str| {
+        let head = "POST /notes HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length";
+        exchange_text(connect(&notes.address), format!("{head}: {}\r\n\r\n{text}", text.len()))
+    };
+    assert_eq!(body(&post("{\"text\": \"a \\\"b\\\" é\"}")), "{\"id\":1,\"text\":\"a \\\"b\\\" é\"}");
+    for wrong in ["", "{", "[1]", "{\"text\": 1}"] {
+        assert!(post(wrong).starts_with("HTTP/1.1 400 "), "{wrong}");
+    }
+    let list = get(&notes.address, "/notes");
+    assert_eq!(body(&list), "[{\"id\":1,\"text\":\"a \\\"b\\\" é\"}]");
+    assert!(list.to_lowercase().contains("content-type: application/json\r\n"), "{list}");
+    notes.terminate();
+}
+
+#[test]
+fn clients_of_the_chat_get_all_messages() {
+    let chat = Running::start(example("chat"));
+    assert!(get(&chat.address, "/").contains("<title>Chat</title>"));
+    assert!(get(&chat.address, "/chat?name=a").starts_with("HTTP/1.1 426 "));
+    let open = |name: &str| open(&format!("ws://{}/chat?name={name}", chat.address));
+    let mut sockets = ["a", "b"].map(open);
+    sockets[0].send("hello".into()).expect("a message");
+    for socket in &mut sockets {
+        assert_eq!(read(socket), "a: hello");
+    }
+    // The history.
+    assert_eq!(read(&mut open("c")), "a: hello");
+    assert!(tungstenite::connect(format!("ws://{}/chat?name=", chat.address)).is_err());
+    chat.terminate();
+}
+
+type Socket = tungstenite::WebSocket<tungstenite::stream::MaybeTlsStream<std::net::TcpStream>>;
+
+/// Opens a WebSocket with a client that is not ours.
+fn open(url: &str) -> Socket {
+    let (socket, _) = tungstenite::connect(url).expect("a WebSocket");
+    if let tungstenite::stream::MaybeTlsStream::Plain(stream) = socket.get_ref() {
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("a time limit");
+    }
+    socket
+}
+
+/// Returns the next message.
+fn read(socket: &mut Socket) -> String {
+    socket.read().expect("a message").into_text().expect("a text").to_string()
+}
+
+/// Uses the WebSockets of a running `everything`. Returns one that is open.
+fn ask_for_websockets(address: &str, what: &str) -> Socket {
+    assert!(get(address, "/socket").starts_with("HTTP/1.1 426 "), "{what}");
+    let url = format!("ws://{address}/socket");
+    let mut request = tungstenite::client::IntoClientRequest::into_client_request(&url).expect("a request");
+    let mut foreign = request.clone();
+    foreign.headers_mut().insert("origin", "https://evil.example".parse().expect("an origin"));
+    assert!(tungstenite::connect(foreign).is_err(), "{what}");
+    let fields = request.headers_mut();
+    fields.insert("origin", "https://good.example".parse().expect("an origin"));
+    fields.insert("sec-websocket-protocol", "b, c".parse().expect("a list"));
+    let (mut socket, response) = tungstenite::connect(request).expect("a WebSocket");
+    assert_eq!(response.headers()["sec-websocket-protocol"], "c", "{what}");
+    assert_eq!(read(&mut socket), "open", "{what}");
+    for text in ["", "hello", &"é".repeat(40_000)] {
+        socket.send(format!("echo{text}").into()).expect("a message");
+        assert_eq!(read(&mut socket), format!("echo{text}"), "{what}");
+    }
+    socket.send(tungstenite::Message::binary(vec![0, 255])).expect("a message");
+    assert_eq!(socket.read().expect("a message"), tungstenite::Message::binary(vec![0, 255]), "{what}");
+    for command in ["misuse", "thread"] {
+        socket.send(command.into()).expect("a message");
+        assert_eq!(read(&mut socket), format!("done {command}"), "{what}");
+    }
+    // 2,000 messages of 4 KiB, which do not fit at once.
+    socket.send("flood".into()).expect("a message");
+    for number in 0..2000 {
+        let text = read(&mut socket);
+        assert!(text.len() == 4096 && text.starts_with(&format!("{number:08}")), "{what}: {number}: {:.20}", text);
+    }
+    let mut other = open(&url);
+    assert_eq!(read(&mut other), "open", "{what}");
+    for socket in [&mut socket, &mut other] {
+        socket.send("subscribe".into()).expect("a message");
+        assert_eq!(read(socket), "done subscribe", "{what}");
+    }
+    other.send("publish".into()).expect("a message");
+    assert_eq!([read(&mut socket), read(&mut other)], ["published", "published"], "{what}");
+    // An end of each kind: without a word, by the client, by the server.
+    drop(other);
+    let mut closed = open(&url);
+    closed.close(None).expect("a close");
+    while closed.read().is_ok() {}
+    socket.send("close".into()).expect("a message");
+    let tungstenite::Message::Close(Some(frame)) = socket.read().expect("a message") else { panic!("{what}") };
+    assert_eq!((u16::from(frame.code), frame.reason.as_str()), (4000, "as asked"), "{what}");
+    while socket.read().is_ok() {}
+    open(&url)
 }
 
 #[test]
@@ -162,6 +279,9 @@ fn every_example_compiles_in_every_language() {
         let path = entry.expect("an entry").path();
         if path.extension().is_some_and(|extension| extension == "c") {
             let name = Path::new("examples").join(path.file_name().expect("a name"));
+            if !programs::has_libraries(&name.to_string_lossy()) {
+                continue;
+            }
             for build in BUILDS.iter().filter(|build| has(build.compiler)) {
                 compile(&name.to_string_lossy(), *build);
             }

@@ -33,7 +33,7 @@ pub use client::{Connect, ConnectError, connect};
 pub use deflate::Deflate;
 pub(crate) use deflate::check_inflate;
 pub use handler::WebSocketHandler;
-pub use highwire_proto::ws::code;
+pub use highwire_proto::ws::{code, is_close_code};
 pub use message::{CloseFrame, Error, Failure, Kind, Message, Misuse, Part, Utf8Bytes};
 pub use receiver::WebSocketReceiver;
 pub use socket::{WebSocket, WebSocketSender};

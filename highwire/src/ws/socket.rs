@@ -166,6 +166,15 @@ impl WebSocketSender {
         })
     }
 
+    /// Waits until fewer than 64 KiB wait for the peer, so that [`try_send`](Self::try_send) has room.
+    ///
+    /// # Errors
+    /// Returns an error if the connection is broken.
+    pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let mut core = self.core.borrow_mut();
+        core.writer.poll_ready(cx).map_err(Error::from)
+    }
+
     /// Queues a message to be sent, without waiting.
     ///
     /// # Errors

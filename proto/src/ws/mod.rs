@@ -44,6 +44,10 @@ pub mod code {
     pub const GOING_AWAY: u16 = 1001;
     /// The peer has broken the protocol.
     pub const PROTOCOL: u16 = 1002;
+    /// There was a Close frame without a code. It is never sent.
+    pub const NO_STATUS: u16 = 1005;
+    /// There was no Close frame. It is never sent.
+    pub const ABNORMAL: u16 = 1006;
     /// The peer has sent text that is not UTF-8.
     pub const NOT_UTF8: u16 = 1007;
     /// The peer has broken a rule of this end.

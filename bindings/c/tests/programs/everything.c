@@ -215,6 +215,122 @@ static void upload(highwire_request request, void *data) {
     EXPECT(highwire_request_read(request, part, calloc(1, sizeof(unsigned long long))), HIGHWIRE_OK);
 }
 
+/* WebSockets: each has a number of bytes of its own to send, and each must end once. */
+static highwire_topics topics;
+static int opened, ended;
+
+struct talk {
+    highwire_websocket socket;
+    int left;
+};
+
+static void say(highwire_websocket socket, const char *what) {
+    EXPECT(highwire_websocket_send(socket, HIGHWIRE_WEBSOCKET_TEXT, what, strlen(what)), HIGHWIRE_OK);
+}
+
+static void flood(struct talk *talk) {
+    char text[4096];
+    memset(text, '.', sizeof text);
+    while (talk->left > 0) {
+        char number[16];
+        snprintf(number, sizeof number, "%08d", 2000 - talk->left);
+        memcpy(text, number, 8);
+        enum highwire_result result =
+            highwire_websocket_send(talk->socket, HIGHWIRE_WEBSOCKET_TEXT, text, sizeof text);
+        if (result == HIGHWIRE_AGAIN)
+            return; /* The callback comes when there is room. */
+        expect(result, HIGHWIRE_OK, __LINE__);
+        talk->left--;
+    }
+}
+
+static void *speak(void *data) {
+    highwire_websocket socket = ((struct talk *)data)->socket;
+    EXPECT(highwire_websocket_subscribe(socket, topics, "a", 0), HIGHWIRE_WRONG_THREAD);
+    say(socket, "done thread");
+    return NULL;
+}
+
+static void misuse_socket(highwire_websocket socket) {
+    char reason[200];
+    memset(reason, 'x', sizeof reason);
+    reason[124] = 0;
+    EXPECT(highwire_websocket_send(0, HIGHWIRE_WEBSOCKET_TEXT, "a", 1), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_websocket_send(socket, 77, "a", 1), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_websocket_send(socket, HIGHWIRE_WEBSOCKET_TEXT, "\xff", 1), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_websocket_send(socket, HIGHWIRE_WEBSOCKET_TEXT, NULL, 1), HIGHWIRE_NULL);
+    EXPECT(highwire_websocket_send(socket, HIGHWIRE_WEBSOCKET_PING, reason, 126), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_websocket_close(socket, 1005, NULL), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_websocket_close(socket, 70000, NULL), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_websocket_close(socket, 1000, reason), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_websocket_subscribe(socket, topics, "a//b", 0), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_websocket_subscribe(socket, 5, "a", 0), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_websocket_unsubscribe(socket, topics, "a"), HIGHWIRE_NOT_FOUND);
+    EXPECT(highwire_topics_publish(topics, "a/#", HIGHWIRE_WEBSOCKET_TEXT, "a", 1), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_topics_publish(topics, "a", HIGHWIRE_WEBSOCKET_PING, "a", 1), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_topics_publish(topics, NULL, HIGHWIRE_WEBSOCKET_TEXT, "a", 1), HIGHWIRE_NULL);
+}
+
+static void talking(highwire_websocket socket, int32_t event, uint32_t code, const void *bytes, size_t length, void *data) {
+    struct talk *talk = (struct talk *)data;
+    pthread_t thread;
+    if (event != HIGHWIRE_WEBSOCKET_OPEN && event != HIGHWIRE_WEBSOCKET_END && talk->socket != socket)
+        abort();
+    if (event == HIGHWIRE_WEBSOCKET_OPEN) {
+        talk->socket = socket;
+        say(socket, "open");
+    } else if (event == HIGHWIRE_WEBSOCKET_BINARY) {
+        EXPECT(highwire_websocket_send(socket, HIGHWIRE_WEBSOCKET_BINARY, bytes, length), HIGHWIRE_OK);
+    } else if (event == HIGHWIRE_WEBSOCKET_ROOM) {
+        flood(talk);
+    } else if (event == HIGHWIRE_WEBSOCKET_END) {
+        if (code < 1000)
+            abort();
+        EXPECT(highwire_websocket_subscribe(socket, topics, "a", 0), HIGHWIRE_WRONG_THREAD);
+        EXPECT(highwire_websocket_send(socket, HIGHWIRE_WEBSOCKET_TEXT, "a", 1), HIGHWIRE_WRONG_STATE);
+        ended++;
+        free(talk);
+    } else if (event != HIGHWIRE_WEBSOCKET_TEXT) {
+        /* A Ping or Pong frame. */
+    } else if (length == 6 && memcmp(bytes, "misuse", 6) == 0) {
+        misuse_socket(socket);
+        say(socket, "done misuse");
+    } else if (length == 6 && memcmp(bytes, "thread", 6) == 0) {
+        pthread_create(&thread, NULL, speak, talk);
+        pthread_join(thread, NULL);
+    } else if (length == 5 && memcmp(bytes, "flood", 5) == 0) {
+        talk->left = 2000;
+        flood(talk);
+    } else if (length == 9 && memcmp(bytes, "subscribe", 9) == 0) {
+        EXPECT(highwire_websocket_subscribe(socket, topics, "news/+", 0), HIGHWIRE_OK);
+        say(socket, "done subscribe");
+    } else if (length == 7 && memcmp(bytes, "publish", 7) == 0) {
+        EXPECT(highwire_topics_publish(topics, "news/today", HIGHWIRE_WEBSOCKET_TEXT, "published", 9), HIGHWIRE_OK);
+    } else if (length == 5 && memcmp(bytes, "close", 5) == 0) {
+        EXPECT(highwire_websocket_close(socket, 4000, "as asked"), HIGHWIRE_OK);
+        EXPECT(highwire_websocket_close(socket, 4000, NULL), HIGHWIRE_WRONG_STATE);
+        EXPECT(highwire_websocket_send(socket, HIGHWIRE_WEBSOCKET_TEXT, "a", 1), HIGHWIRE_WRONG_STATE);
+    } else {
+        EXPECT(highwire_websocket_send(socket, HIGHWIRE_WEBSOCKET_TEXT, bytes, length), HIGHWIRE_OK);
+    }
+}
+
+static void open_socket(highwire_request request, void *data) {
+    const struct highwire_websocket_settings settings = {"a, c", "https://good.example", 1000000, 1000, 1};
+    struct talk *talk = (struct talk *)calloc(1, sizeof *talk);
+    highwire_websocket socket;
+    (void)data;
+    EXPECT(highwire_respond_websocket(request, &settings, NULL, talk, &socket), HIGHWIRE_NULL);
+    EXPECT(highwire_respond_websocket(request + 1, &settings, talking, talk, &socket), HIGHWIRE_INVALID_HANDLE);
+    if (highwire_respond_websocket(request, &settings, talking, talk, &socket) != HIGHWIRE_OK) {
+        free(talk);
+        return;
+    }
+    opened++;
+    EXPECT(highwire_respond_websocket(request, NULL, talking, talk, NULL), HIGHWIRE_WRONG_STATE);
+    EXPECT(highwire_websocket_subscribe(socket, topics, "a", 0), HIGHWIRE_WRONG_THREAD);
+}
+
 static void missing(highwire_request request, void *data) {
     (void)data;
     highwire_respond(request, 404, "text/plain", "nothing of that name", 20);
@@ -269,6 +385,9 @@ int main(int argc, char **argv) {
     EXPECT(highwire_app_route(app, "GET", "/big", HIGHWIRE_BODY_NONE, big, NULL), HIGHWIRE_OK);
     EXPECT(highwire_app_route(app, "GET", "/cut", HIGHWIRE_BODY_NONE, cut, NULL), HIGHWIRE_OK);
     EXPECT(highwire_app_route(app, "POST", "/upload", HIGHWIRE_BODY_PARTS, upload, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_topics_new(0, NULL), HIGHWIRE_NULL);
+    EXPECT(highwire_topics_new(0, &topics), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(app, "GET", "/socket", HIGHWIRE_BODY_NONE, open_socket, NULL), HIGHWIRE_OK);
     EXPECT(highwire_app_route(app, "GET", "/stop", HIGHWIRE_BODY_NONE, stop, NULL), HIGHWIRE_OK);
     EXPECT(highwire_app_fallback(app, HIGHWIRE_BODY_NONE, missing, NULL), HIGHWIRE_OK);
     EXPECT(highwire_server_new(app, &server), HIGHWIRE_OK);
@@ -283,5 +402,11 @@ int main(int argc, char **argv) {
     EXPECT(highwire_server_start(server), HIGHWIRE_OK);
     EXPECT(highwire_server_join(server), HIGHWIRE_OK);
     EXPECT(highwire_server_free(server), HIGHWIRE_OK);
+    EXPECT(highwire_topics_free(topics), HIGHWIRE_OK);
+    EXPECT(highwire_topics_free(topics), HIGHWIRE_INVALID_HANDLE);
+    if (opened < 4 || opened != ended) {
+        fprintf(stderr, "line %d: %d WebSockets were opened, %d ended\n", __LINE__, opened, ended);
+        return 1;
+    }
     return 0;
 }

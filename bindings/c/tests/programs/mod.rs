@@ -52,6 +52,26 @@ pub(crate) fn has(program: &str) -> bool {
 /// cannot be started.
 static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
+/// The libraries that examples use, with a header of each.
+const LIBRARIES: &[(&str, &str, &str)] = &[
+    ("examples/json.c", "cjson/cJSON.h", "-lcjson"),
+    ("examples/libevent_loop.c", "event2/event.h", "-levent"),
+    ("examples/libuv_loop.c", "uv.h", "-luv"),
+];
+
+/// Returns true if the libraries of an example are installed, and prints that it is not run otherwise.
+pub(crate) fn has_libraries(source: &str) -> bool {
+    LIBRARIES.iter().filter(|(user, ..)| *user == source).all(|(_, header, _)| {
+        let mut command = Command::new("gcc");
+        command.args(["-E", "-include", header, "-x", "c", "/dev/null"]).stdout(Stdio::null()).stderr(Stdio::null());
+        let found = command.status().is_ok_and(|status| status.success());
+        if !found {
+            println!("not run: {source}, because {header} is not installed");
+        }
+        found
+    })
+}
+
 /// Compiles a source of this crate, unless this process has done so before. Warnings are errors. Returns the program.
 pub(crate) fn compile(source: &str, build: Build) -> PathBuf {
     let name = Path::new(source).file_stem().expect("a name").to_string_lossy().into_owned();
@@ -70,7 +90,10 @@ pub(crate) fn compile(source: &str, build: Build) -> PathBuf {
     command.args(["-D_POSIX_C_SOURCE=200809L", "-D_DEFAULT_SOURCE"]);
     command.args(build.options).arg(root().join(source)).args(["-x", "none"]);
     command.arg("-I").arg(root().join("include")).arg("-L").arg(libraries()).args(["-lhighwire_c", "-lpthread"]);
-    command.arg(format!("-Wl,-rpath,{}", libraries().display())).arg("-o").arg(&out);
+    command.args(LIBRARIES.iter().filter(|(user, ..)| *user == source).map(|(.., library)| library));
+    // Cargo names the folder of an older build in LD_LIBRARY_PATH, which comes first without `--disable-new-dtags`.
+    let path = format!("-Wl,--disable-new-dtags,-rpath,{}", libraries().display());
+    command.arg(path).arg("-o").arg(&out);
     let output = command.output().expect("a compiler");
     assert!(output.status.success(), "{source} with {build:?}:\n{}", String::from_utf8_lossy(&output.stderr));
     compiled.insert(out.clone());

@@ -1,0 +1,483 @@
+//! WebSockets: each message is a call of the program's callback, and any thread may send.
+//!
+//! A socket belongs to its worker, where a future receives from it and calls the program. Messages that the program sends
+//! wait in a queue, so that any thread may send them; the future takes them out as far as the peer does. Only
+//! subscriptions use the socket itself, on its worker's thread (`SENDERS`).
+
+use crate::handles::{Kind, Table};
+use crate::request::{Data, highwire_request, with_request_mut};
+use crate::response;
+use crate::result::{
+    Failed, HIGHWIRE_AGAIN, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD, bytes, failed,
+    guarded, highwire_result, null, text,
+};
+use bytes::Bytes;
+use highwire::ws::{
+    CloseFrame, Deflate, Error, Message, Utf8Bytes, WebSocket, WebSocketReceiver, WebSocketSender, WebSocketUpgrade,
+    code, is_close_code,
+};
+use highwire::{FromRequest, Response, StatusCode};
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{c_char, c_void};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// A WebSocket: a number that is never used again.
+pub type highwire_websocket = u64;
+
+/// What a WebSocket's callback is told, and the kinds of messages.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum highwire_websocket_event {
+    /// The connection is open. This is the first call.
+    HIGHWIRE_WEBSOCKET_OPEN = 0,
+    /// A message of text. It is UTF-8.
+    HIGHWIRE_WEBSOCKET_TEXT = 1,
+    /// A message of bytes.
+    HIGHWIRE_WEBSOCKET_BINARY = 2,
+    /// A Ping frame with at most 125 bytes. The library answers it.
+    HIGHWIRE_WEBSOCKET_PING = 9,
+    /// A Pong frame with at most 125 bytes.
+    HIGHWIRE_WEBSOCKET_PONG = 10,
+    /// There is room again after `highwire_websocket_send` has returned `HIGHWIRE_AGAIN`.
+    HIGHWIRE_WEBSOCKET_ROOM = 16,
+    /// The connection has ended. `code` is that of the peer's Close frame, 1005 if it has none, or 1006 if there was no
+    /// Close frame; the bytes are the reason. This is the last call, and the handle is invalid after it.
+    HIGHWIRE_WEBSOCKET_END = 17,
+}
+use highwire_websocket_event::*;
+
+/// Is called on the thread of the connection's worker: see [`highwire_websocket_event`]. `code` is 0 but for
+/// `HIGHWIRE_WEBSOCKET_END`. The bytes are valid until the callback returns.
+pub type highwire_websocket_callback = Option<
+    unsafe extern "C" fn(
+        socket: highwire_websocket,
+        event: i32,
+        code: u32,
+        bytes: *const c_void,
+        length: usize,
+        data: *mut c_void,
+    ),
+>;
+
+/// The settings of a WebSocket. A value of 0 or NULL is the default.
+#[repr(C)]
+#[derive(Debug)]
+pub struct highwire_websocket_settings {
+    /// The subprotocols that the program speaks, in its order of preference, with commas between them.
+    pub protocols: *const c_char,
+    /// The origins of pages that may open the connection, with commas between them, such as `https://app.example`, or `*` for
+    /// all. By default, only pages of the request's own host may.
+    pub origins: *const c_char,
+    /// The most bytes of a received message; 1 MiB by default. A longer one ends the connection.
+    pub message_bytes: u64,
+    /// The time in milliseconds after which a silent peer gets a Ping frame; 30,000 by default.
+    pub ping_ms: u64,
+    /// 1 compresses messages if the client can.
+    pub compress: i32,
+}
+
+/// The most bytes that wait for a peer. Each message counts `MESSAGE_COST` more.
+const ROOM: usize = 256 * 1024;
+
+/// The most bytes of a control frame (RFC 6455 section 5.5).
+const CONTROL_BYTES: usize = 125;
+
+/// What the queue itself takes for a message.
+const MESSAGE_COST: usize = size_of::<Message>();
+
+/// The messages between the program and the connection.
+struct Outbox {
+    messages: VecDeque<Message>,
+    held: usize,
+    /// True if a message was refused since the program was last told of room.
+    wants_room: bool,
+    /// True if a Close frame is queued, or the connection has ended.
+    is_closed: bool,
+    task: Option<Waker>,
+}
+
+/// A connection as every thread sees it.
+struct Socket {
+    outbox: Mutex<Outbox>,
+    callback: unsafe extern "C" fn(highwire_websocket, i32, u32, *const c_void, usize, *mut c_void),
+    data: Data,
+}
+
+static SOCKETS: Table<Socket> = Table::new(Kind::Websocket);
+
+thread_local! {
+    /// The open connections of this worker.
+    static SENDERS: RefCell<HashMap<u64, Rc<WebSocketSender>>> = RefCell::default();
+}
+
+impl Socket {
+    fn lock(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, handle: u64, event: highwire_websocket_event, code: u16, bytes: &[u8]) {
+        let pointer = if bytes.is_empty() { std::ptr::null() } else { bytes.as_ptr() };
+        // SAFETY: the program has given the function as one of this type. It is C's and does not unwind. The bytes live
+        // until it returns.
+        unsafe { (self.callback)(handle, event as i32, code.into(), pointer.cast(), bytes.len(), self.data.0) };
+    }
+}
+
+/// Returns a message of the program.
+pub(crate) fn message(kind: i32, bytes: &[u8]) -> Result<Message, Failed> {
+    let is = |event: highwire_websocket_event| kind == event as i32;
+    let copy = || Bytes::copy_from_slice(bytes);
+    match () {
+        () if is(HIGHWIRE_WEBSOCKET_TEXT) => match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(Message::text(text)),
+            Err(_) => failed(HIGHWIRE_INVALID_ARGUMENT, "the text is not UTF-8"),
+        },
+        () if is(HIGHWIRE_WEBSOCKET_BINARY) => Ok(Message::Binary(copy())),
+        () if is(HIGHWIRE_WEBSOCKET_PING) || is(HIGHWIRE_WEBSOCKET_PONG) => {
+            if bytes.len() > CONTROL_BYTES {
+                return failed(HIGHWIRE_INVALID_ARGUMENT, "a Ping or Pong frame has at most 125 bytes");
+            }
+            Ok(if is(HIGHWIRE_WEBSOCKET_PING) { Message::Ping(copy()) } else { Message::Pong(copy()) })
+        }
+        () => failed(HIGHWIRE_INVALID_ARGUMENT, format!("{kind} is not a kind of message")),
+    }
+}
+
+/// Calls `act` with the connection itself, on its worker's thread.
+pub(crate) fn with_sender<R>(socket: highwire_websocket, act: impl FnOnce(&WebSocketSender) -> R) -> Result<R, Failed> {
+    SOCKETS.get(socket)?;
+    let Some(sender) = SENDERS.with_borrow(|senders| senders.get(&socket).cloned()) else {
+        return failed(
+            HIGHWIRE_WRONG_THREAD,
+            "the connection is not open yet, or this is not the thread of its worker",
+        );
+    };
+    Ok(act(&sender))
+}
+
+/// Ends a connection when it is dropped: at its end, or with the response that should have opened it.
+struct Ending {
+    handle: u64,
+    socket: Arc<Socket>,
+    /// How the peer has ended it.
+    code: u16,
+    reason: Utf8Bytes,
+    /// False while the function that makes it may still fail.
+    is_armed: bool,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = SENDERS.try_with(|senders| senders.borrow_mut().remove(&self.handle));
+        let mut outbox = self.socket.lock();
+        outbox.is_closed = true;
+        let messages = std::mem::take(&mut outbox.messages);
+        drop(outbox);
+        drop(messages);
+        if self.is_armed {
+            self.socket.tell(self.handle, HIGHWIRE_WEBSOCKET_END, self.code, self.reason.as_bytes());
+        }
+        let _ = SOCKETS.remove(self.handle);
+    }
+}
+
+/// The future of a connection.
+struct Serving {
+    sender: Rc<WebSocketSender>,
+    receiver: WebSocketReceiver,
+    ending: Ending,
+    is_open: bool,
+}
+
+impl Serving {
+    /// Sends what waits, as far as the peer takes it. Returns false if messages are left.
+    fn send_waiting(&mut self, cx: &mut Context<'_>) -> Result<bool, Error> {
+        loop {
+            let mut outbox = self.ending.socket.lock();
+            if outbox.messages.is_empty() {
+                outbox.task = Some(cx.waker().clone());
+                return Ok(true);
+            }
+            drop(outbox);
+            match self.sender.poll_ready(cx) {
+                Poll::Pending => return Ok(false),
+                Poll::Ready(ready) => ready?,
+            }
+            let mut outbox = self.ending.socket.lock();
+            let Some(message) = outbox.messages.pop_front() else { continue };
+            outbox.held -= cost(&message);
+            let has_room = outbox.wants_room && outbox.held <= ROOM / 2 && !outbox.is_closed;
+            outbox.wants_room &= !has_room;
+            drop(outbox);
+            match self.sender.try_send(message) {
+                // The server stops, or the peer has closed, so the message has no place.
+                Ok(()) | Err(Error::Unsendable(_)) => {}
+                Err(error) => return Err(error),
+            }
+            if has_room {
+                self.ending.socket.tell(self.ending.handle, HIGHWIRE_WEBSOCKET_ROOM, 0, &[]);
+            }
+        }
+    }
+
+    fn received(&mut self, message: &Message) {
+        let tell = |event, bytes: &[u8]| self.ending.socket.tell(self.ending.handle, event, 0, bytes);
+        match message {
+            Message::Text(text) => tell(HIGHWIRE_WEBSOCKET_TEXT, text.as_bytes()),
+            Message::Binary(bytes) => tell(HIGHWIRE_WEBSOCKET_BINARY, bytes),
+            Message::Ping(bytes) => tell(HIGHWIRE_WEBSOCKET_PING, bytes),
+            Message::Pong(bytes) => tell(HIGHWIRE_WEBSOCKET_PONG, bytes),
+            Message::Close(frame) => {
+                self.ending.code = frame.as_ref().map_or(code::NO_STATUS, |frame| frame.code);
+                self.ending.reason = frame.as_ref().map(|frame| frame.reason.clone()).unwrap_or_default();
+            }
+        }
+    }
+
+    fn failed(&mut self, error: Error) {
+        self.ending.code = if let Error::Refused(failure) = error { failure.code } else { code::ABNORMAL };
+        self.ending.reason = error.to_string().into();
+    }
+}
+
+impl Future for Serving {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let serving = &mut *self;
+        if !std::mem::replace(&mut serving.is_open, true) {
+            SENDERS.with_borrow_mut(|senders| senders.insert(serving.ending.handle, serving.sender.clone()));
+            serving.ending.socket.tell(serving.ending.handle, HIGHWIRE_WEBSOCKET_OPEN, 0, &[]);
+        }
+        loop {
+            match serving.send_waiting(cx) {
+                Ok(true) => {}
+                // A peer that does not take what is sent is not asked for more.
+                Ok(false) => return Poll::Pending,
+                Err(error) => {
+                    serving.failed(error);
+                    return Poll::Ready(());
+                }
+            }
+            match serving.receiver.poll_recv(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => return Poll::Ready(()),
+                Poll::Ready(Some(Ok(message))) => serving.received(&message),
+                Poll::Ready(Some(Err(error))) => {
+                    serving.failed(error);
+                    return Poll::Ready(());
+                }
+            }
+        }
+    }
+}
+
+/// What waits for the connection, for a message.
+fn cost(message: &Message) -> usize {
+    let bytes = match message {
+        Message::Text(text) => text.len(),
+        Message::Binary(bytes) | Message::Ping(bytes) | Message::Pong(bytes) => bytes.len(),
+        Message::Close(frame) => frame.as_ref().map_or(0, |frame| frame.reason.len()),
+    };
+    bytes + MESSAGE_COST
+}
+
+/// The settings as Rust sees them.
+#[derive(Default)]
+struct Settings<'s> {
+    protocols: Option<&'s str>,
+    origins: Option<&'s str>,
+    message_bytes: u64,
+    ping_ms: u64,
+    compress: bool,
+}
+
+fn list(texts: &str) -> impl Iterator<Item = &str> {
+    texts.split(',').map(str::trim).filter(|text| !text.is_empty())
+}
+
+impl Settings<'_> {
+    fn apply(&self, mut upgrade: WebSocketUpgrade) -> WebSocketUpgrade {
+        if let Some(protocols) = self.protocols {
+            upgrade = upgrade.protocols(list(protocols));
+        }
+        for origin in self.origins.into_iter().flat_map(list) {
+            upgrade = if origin == "*" { upgrade.any_origin() } else { upgrade.origin(origin) };
+        }
+        if self.message_bytes > 0 {
+            upgrade = upgrade.max_message_size(self.message_bytes);
+        }
+        if self.ping_ms > 0 {
+            upgrade = upgrade.ping_interval(Duration::from_millis(self.ping_ms));
+        }
+        if self.compress { upgrade.deflate(Deflate::new()) } else { upgrade }
+    }
+}
+
+/// Answers a request with a WebSocket, over HTTP/1 and HTTP/2. The route's method is GET, and the call must be in its handler.
+/// `settings` may be NULL. The handle is also given to each call of `callback`, the first one after the handler has returned.
+///
+/// If the request opens no WebSocket, or comes from a page of a foreign origin, the library answers it with an error, and returns
+/// `HIGHWIRE_INVALID_ARGUMENT`. After `HIGHWIRE_OK`, the callback is called with `HIGHWIRE_WEBSOCKET_END` once, in any case.
+///
+/// # Safety
+/// `settings` must be NULL or point to settings whose texts are NULL or end with a NUL; `callback` must be a function of its
+/// type; `out` must be NULL or point to a `highwire_websocket`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_respond_websocket(
+    request: highwire_request,
+    settings: *const highwire_websocket_settings,
+    callback: highwire_websocket_callback,
+    data: *mut c_void,
+    out: *mut highwire_websocket,
+) -> highwire_result {
+    guarded(|| {
+        let Some(callback) = callback else { return null("callback") };
+        // SAFETY: as the caller promises.
+        let settings = match unsafe { settings.as_ref() } {
+            None => Settings::default(),
+            Some(given) => Settings {
+                // SAFETY: as the caller promises.
+                protocols: unsafe { text_or_none(given.protocols, "protocols") }?,
+                // SAFETY: as the caller promises.
+                origins: unsafe { text_or_none(given.origins, "origins") }?,
+                message_bytes: given.message_bytes,
+                ping_ms: given.ping_ms,
+                compress: given.compress != 0,
+            },
+        };
+        let Some(upgrade) = with_request_mut(request, WebSocketUpgrade::from_request) else {
+            // It may be one that was deferred, or none.
+            crate::request::deferred_request(request)?;
+            return failed(HIGHWIRE_WRONG_STATE, "a WebSocket is opened in the request's handler");
+        };
+        let upgrade = match upgrade {
+            Ok(upgrade) => upgrade,
+            Err(response) => return refuse(request, response),
+        };
+        let outbox = Outbox { messages: VecDeque::new(), held: 0, wants_room: false, is_closed: false, task: None };
+        let socket = Arc::new(Socket { outbox: Mutex::new(outbox), callback, data: Data(data) });
+        let handle = SOCKETS.add(socket.clone());
+        let ending = Ending { handle, socket, code: code::ABNORMAL, reason: Utf8Bytes::new(), is_armed: false };
+        let arm = Rc::new(RefCell::new(Some(ending)));
+        let start = {
+            let ending = arm.clone();
+            move |websocket: WebSocket| {
+                let ending = ending.borrow_mut().take();
+                let serving = ending.map(|ending| {
+                    let (sender, receiver) = websocket.split();
+                    Serving { sender: Rc::new(sender), receiver, ending, is_open: false }
+                });
+                async move {
+                    if let Some(serving) = serving {
+                        serving.await;
+                    }
+                }
+            }
+        };
+        let response = settings.apply(upgrade).on_upgrade(start);
+        if response.status() == StatusCode::FORBIDDEN {
+            return refuse(request, response);
+        }
+        if !response::answer_here(request, || response) {
+            return failed(HIGHWIRE_WRONG_STATE, "the request was answered or deferred already");
+        }
+        if let Some(ending) = &mut *arm.borrow_mut() {
+            ending.is_armed = true;
+        }
+        if !out.is_null() {
+            // SAFETY: as the caller promises, and it is not NULL.
+            unsafe { out.write(handle) };
+        }
+        Ok(())
+    })
+}
+
+/// Answers a request that opens no WebSocket.
+fn refuse(request: highwire_request, response: Response) -> Result<(), Failed> {
+    let status = response.status().as_u16();
+    if !response::answer_here(request, || response) {
+        return failed(HIGHWIRE_WRONG_STATE, "the request was answered or deferred already");
+    }
+    failed(HIGHWIRE_INVALID_ARGUMENT, format!("the request opens no WebSocket here, and was answered with {status}"))
+}
+
+/// # Safety
+/// As [`text`].
+unsafe fn text_or_none<'t>(pointer: *const c_char, name: &str) -> Result<Option<&'t str>, Failed> {
+    // SAFETY: as the caller promises.
+    if pointer.is_null() { Ok(None) } else { unsafe { text(pointer, name) }.map(Some) }
+}
+
+/// Queues a message for the socket's peer.
+fn send(socket: highwire_websocket, message: Message) -> Result<(), Failed> {
+    let socket = SOCKETS.get(socket)?;
+    let mut outbox = socket.lock();
+    if outbox.is_closed {
+        return failed(HIGHWIRE_WRONG_STATE, "the connection was closed");
+    }
+    let (cost, is_close) = (cost(&message), matches!(message, Message::Close(_)));
+    // A first message may have any length, so that no message is too long for ever. A Close frame always has room.
+    if outbox.held > 0 && outbox.held + cost > ROOM && !is_close {
+        outbox.wants_room = true;
+        return failed(HIGHWIRE_AGAIN, "too many bytes wait for the peer");
+    }
+    outbox.held += cost;
+    outbox.messages.push_back(message);
+    outbox.is_closed |= is_close;
+    let task = outbox.task.take();
+    drop(outbox);
+    task.into_iter().for_each(Waker::wake);
+    Ok(())
+}
+
+/// Sends a message, whose kind is `HIGHWIRE_WEBSOCKET_TEXT`, `_BINARY`, `_PING` or `_PONG`. Any thread may do that. The bytes are
+/// copied.
+///
+/// Returns `HIGHWIRE_AGAIN` if 256 KiB wait for the peer already; the callback gets `HIGHWIRE_WEBSOCKET_ROOM` when there is room.
+///
+/// # Safety
+/// `bytes` must point to `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_websocket_send(
+    socket: highwire_websocket,
+    kind: i32,
+    bytes: *const c_void,
+    length: usize,
+) -> highwire_result {
+    guarded(|| {
+        // SAFETY: as the caller promises.
+        let bytes = unsafe { self::bytes(bytes.cast(), length, "bytes") }?;
+        send(socket, message(kind, bytes)?)
+    })
+}
+
+/// Closes a connection behind the messages that were sent: `code` is 1000 for a normal end, or another code of RFC 6455 section
+/// 7.4; `reason` has at most 123 bytes, or is NULL. The peer's messages still arrive until it has closed, too.
+///
+/// # Safety
+/// `reason` must be NULL or end with a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_websocket_close(
+    socket: highwire_websocket,
+    code: u32,
+    reason: *const c_char,
+) -> highwire_result {
+    guarded(|| {
+        // SAFETY: as the caller promises.
+        let reason = unsafe { text_or_none(reason, "reason") }?.unwrap_or_default();
+        let code = u16::try_from(code).ok().filter(|&code| is_close_code(code));
+        let Some(code) = code.filter(|_| reason.len() + 2 <= CONTROL_BYTES) else {
+            return failed(
+                HIGHWIRE_INVALID_ARGUMENT,
+                "the code must not be sent in a Close frame, or the reason is longer than 123 bytes",
+            );
+        };
+        send(socket, Message::Close(Some(CloseFrame { code, reason: reason.into() })))
+    })
+}
