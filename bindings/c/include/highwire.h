@@ -39,6 +39,10 @@ typedef enum highwire_result {
     HIGHWIRE_UNSUPPORTED = 11,
     // A fault of the library. Please report it.
     HIGHWIRE_INTERNAL = 12,
+    // A time limit of a call to another server has passed.
+    HIGHWIRE_TIMED_OUT = 13,
+    // A call to another server has failed: it could not be reached, or its response is wrong.
+    HIGHWIRE_FAILED = 14,
 } highwire_result;
 
 // How a route takes the body of a request.
@@ -129,6 +133,40 @@ typedef enum highwire_websocket_event {
     HIGHWIRE_WEBSOCKET_END = 17,
 } highwire_websocket_event;
 
+// A setting of a client that is a number. Times are in milliseconds.
+typedef enum highwire_client_option {
+    // The time for a whole call, from the look-up of the name to the end of the body. There is no limit by default.
+    HIGHWIRE_CLIENT_TIMEOUT_MS = 1,
+    // The time for the connection, without its TLS handshake; 10 seconds by default.
+    HIGHWIRE_CLIENT_CONNECT_MS = 2,
+    // The most bytes of a body that is received whole; 64 MiB by default.
+    HIGHWIRE_CLIENT_BODY_BYTES = 3,
+    // The most redirects that are followed; 10 by default. Another one is an error, but for 0, which gives the redirect itself.
+    HIGHWIRE_CLIENT_REDIRECTS = 4,
+    // The most further attempts after lost connections; 3 by default.
+    HIGHWIRE_CLIENT_RETRIES = 5,
+    // The version of HTTP: 0 to agree on one under TLS and HTTP/1.1 without, 10, 11, or 20, also without TLS.
+    HIGHWIRE_CLIENT_HTTP = 6,
+    // 1 refuses URLs without TLS, also in redirects.
+    HIGHWIRE_CLIENT_HTTPS_ONLY = 7,
+    // The interface to the kernel of the client's own thread: 0 for io_uring or else epoll, 1 for io_uring, 2 for epoll.
+    HIGHWIRE_CLIENT_ENGINE = 8,
+} highwire_client_option;
+
+// A setting of a client that is a text.
+typedef enum highwire_client_text {
+    // The URL against which those of all calls are resolved.
+    HIGHWIRE_CLIENT_BASE_URL = 1,
+    // The value of `User-Agent`.
+    HIGHWIRE_CLIENT_USER_AGENT = 2,
+    // The address of a proxy for all calls: `http://host:port` or `socks5://host:port`.
+    HIGHWIRE_CLIENT_PROXY = 3,
+    // The path of a unix socket to which all calls connect.
+    HIGHWIRE_CLIENT_UNIX_SOCKET = 4,
+    // A file in the format PEM with certificates that are trusted besides those of the system.
+    HIGHWIRE_CLIENT_ROOT_FILE = 5,
+} highwire_client_text;
+
 // An app: routes and settings.
 typedef uint64_t highwire_app;
 
@@ -139,6 +177,31 @@ typedef uint64_t highwire_request;
 // function, or it returns and answers later on the same thread, or it calls `highwire_request_defer` and answers later from
 // any thread.
 typedef void (*highwire_handler)(highwire_request request, void *data);
+
+// A client: settings, and connections that its calls share.
+typedef uint64_t highwire_client;
+
+// A request to another server, until it is sent.
+typedef uint64_t highwire_call;
+
+// Gets a part of a response's body, which is valid until the callback returns. The server waits meanwhile. Returns 0 to go on;
+// another value ends the call with `HIGHWIRE_GONE`.
+typedef int32_t (*highwire_reply_part_callback)(const void *part, size_t length, void *data);
+
+// The response of another server.
+typedef uint64_t highwire_reply;
+
+// Gets the result of a call. `reply` is 0 unless `result` is `HIGHWIRE_OK`; free it with `highwire_reply_free`. Otherwise
+// `highwire_last_error` has the reason.
+typedef void (*highwire_reply_callback)(enum highwire_result result, highwire_reply reply, void *data);
+
+// Bytes that the library owns. They do not end with a NUL. Print them with `%.*s`.
+typedef struct highwire_string {
+    // The first byte, or NULL if there is nothing.
+    const char *data;
+    // The number of bytes.
+    size_t length;
+} highwire_string;
 
 // A server.
 typedef uint64_t highwire_server;
@@ -177,14 +240,6 @@ typedef void (*highwire_part_callback)(highwire_request request,
                                        const void *part,
                                        size_t length,
                                        void *data);
-
-// Bytes that the library owns. They do not end with a NUL. Print them with `%.*s`.
-typedef struct highwire_string {
-    // The first byte, or NULL if there is nothing.
-    const char *data;
-    // The number of bytes.
-    size_t length;
-} highwire_string;
 
 // A response that is being made.
 typedef uint64_t highwire_response;
@@ -255,6 +310,76 @@ enum highwire_result highwire_app_set(highwire_app app, int32_t option, uint64_t
 
 // Sets the value of the `Server` field; NULL means no such field.
 enum highwire_result highwire_app_server_name(highwire_app app, const char *name);
+
+// Makes a client with the default settings. Set others before its first call.
+enum highwire_result highwire_client_new(highwire_client *out);
+
+// Frees a client. Calls that were sent still end.
+enum highwire_result highwire_client_free(highwire_client client);
+
+// Changes a setting of a client: see `highwire_client_option`.
+enum highwire_result highwire_client_set(highwire_client client, int32_t option, uint64_t value);
+
+// Changes a setting of a client that is a text: see `highwire_client_text`.
+enum highwire_result highwire_client_set_text(highwire_client client, int32_t option, const char *value);
+
+// Begins a call: a method such as `GET`, and a URL, which may be relative to the client's base.
+enum highwire_result highwire_call_new(highwire_client client, const char *method, const char *url, highwire_call *out);
+
+// Adds a header field. The library writes `Host` and the fields that frame the message itself.
+enum highwire_result highwire_call_header(highwire_call call, const char *name, const char *value);
+
+// Sets the body. The bytes are copied.
+enum highwire_result highwire_call_body(highwire_call call, const void *body, size_t length);
+
+// Sets the time for this call in milliseconds, in place of the client's.
+enum highwire_result highwire_call_timeout(highwire_call call, uint64_t milliseconds);
+
+// Gives the response's body to a callback part by part, so that it may have any length. The reply then has an empty one. The
+// callback runs on the thread on which the call runs: see `highwire_call_send`.
+enum highwire_result highwire_call_on_part(highwire_call call,
+                                           highwire_reply_part_callback callback,
+                                           void *data);
+
+// Frees a call that was not sent.
+enum highwire_result highwire_call_free(highwire_call call);
+
+// Sends a call, whose handle is invalid from now on. The callback is called once, later. In a handler or a callback on a worker's
+// thread, the call runs on that worker, and the callback is called on its thread; elsewhere, on a thread of the client. After an
+// error the callback is not called.
+enum highwire_result highwire_call_send(highwire_call call,
+                                        highwire_reply_callback callback,
+                                        void *data);
+
+// Sends a call, whose handle is invalid from now on, and waits for the reply. Not for handlers and callbacks: their own worker would
+// wait for itself.
+enum highwire_result highwire_call_wait(highwire_call call,
+                                        highwire_reply *out);
+
+// Gives the status of a reply.
+enum highwire_result highwire_reply_status(highwire_reply reply, uint32_t *out);
+
+// Gives the version of HTTP of a reply: 10, 11 or 20.
+enum highwire_result highwire_reply_version(highwire_reply reply, uint32_t *out);
+
+// Gives the value of the first header field of that name, or `HIGHWIRE_NOT_FOUND`. The case of the name does not matter. Strings of
+// a reply are valid until it is freed.
+enum highwire_result highwire_reply_header(highwire_reply reply,
+                                           const char *name,
+                                           struct highwire_string *out);
+
+// Gives the name, in lower case, and the value of the header field with this index, from 0 on, or `HIGHWIRE_NOT_FOUND` behind the last
+// one.
+enum highwire_result highwire_reply_header_at(highwire_reply reply,
+                                              size_t index,
+                                              struct highwire_string *name,
+                                              struct highwire_string *value);
+
+// Gives the body of a reply.
+enum highwire_result highwire_reply_body(highwire_reply reply, struct highwire_string *out);
+
+// Frees a reply.
+enum highwire_result highwire_reply_free(highwire_reply reply);
 
 // Runs the server inside a loop of this thread, with one worker. `engine` is 0 for io_uring or else epoll, 1 for io_uring, 2
 // for epoll. The server's handle then only frees it.

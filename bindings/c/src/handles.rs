@@ -18,6 +18,9 @@ pub(crate) enum Kind {
     Request = 6,
     Websocket = 7,
     Topics = 8,
+    Client = 9,
+    Call = 10,
+    Reply = 11,
 }
 
 const LAST_GENERATION: u32 = (1 << 24) - 1;

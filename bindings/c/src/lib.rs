@@ -12,6 +12,7 @@
 #![allow(non_camel_case_types, reason = "the types have the names that C programs see")]
 
 pub mod app;
+pub mod client;
 pub mod deferred;
 pub mod embed;
 pub mod files;

@@ -620,14 +620,18 @@ pub unsafe extern "C" fn highwire_request_version(request: highwire_request, out
             Some(version) => version,
             None => deferred_request(request)?.version,
         };
-        let number = match version {
-            http::Version::HTTP_10 => 10,
-            http::Version::HTTP_2 => 20,
-            _ => 11,
-        };
         // SAFETY: as the caller promises.
-        unsafe { give(out, number, "out") }
+        unsafe { give(out, version_number(version), "out") }
     })
+}
+
+/// Returns a version of HTTP as programs see it.
+pub(crate) fn version_number(version: http::Version) -> u32 {
+    match version {
+        http::Version::HTTP_10 => 10,
+        http::Version::HTTP_2 => 20,
+        _ => 11,
+    }
 }
 
 /// Gives 1 if the request arrived under TLS, and 0 otherwise.

@@ -35,6 +35,10 @@ pub enum highwire_result {
     HIGHWIRE_UNSUPPORTED = 11,
     /// A fault of the library. Please report it.
     HIGHWIRE_INTERNAL = 12,
+    /// A time limit of a call to another server has passed.
+    HIGHWIRE_TIMED_OUT = 13,
+    /// A call to another server has failed: it could not be reached, or its response is wrong.
+    HIGHWIRE_FAILED = 14,
 }
 
 pub(crate) use highwire_result::*;
@@ -106,7 +110,7 @@ pub extern "C" fn highwire_last_error() -> *const c_char {
 /// Returns the name of a result, such as `"HIGHWIRE_GONE"`. The text is constant.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_result_name(result: i32) -> *const c_char {
-    const NAMES: [&CStr; 13] = [
+    const NAMES: [&CStr; 15] = [
         c"HIGHWIRE_OK",
         c"HIGHWIRE_NULL",
         c"HIGHWIRE_INVALID_HANDLE",
@@ -120,6 +124,8 @@ pub extern "C" fn highwire_result_name(result: i32) -> *const c_char {
         c"HIGHWIRE_SETTING",
         c"HIGHWIRE_UNSUPPORTED",
         c"HIGHWIRE_INTERNAL",
+        c"HIGHWIRE_TIMED_OUT",
+        c"HIGHWIRE_FAILED",
     ];
     usize::try_from(result).ok().and_then(|at| NAMES.get(at)).unwrap_or(&c"unknown").as_ptr()
 }

@@ -23,7 +23,7 @@ fn ask_for_everything(running: Running, what: &str) -> String {
 
     let fields = get(&address, "/fields");
     assert!(fields.starts_with("HTTP/1.1 201 ") && fields.ends_with("made"), "{what}: {fields}");
-    assert_eq!(fields.to_lowercase().matches("x-many: 0123456789\r\n").count(), 200, "{what}");
+    assert_eq!(fields.to_lowercase().matches("x-many: 0123456789\r\n").count(), 80, "{what}");
     assert!(fields.to_lowercase().contains("content-length: 4\r\n"), "{fields}");
     assert!(!fields.to_lowercase().contains("x-two"), "{fields}");
 
@@ -74,6 +74,21 @@ fn ask_for_everything(running: Running, what: &str) -> String {
     drop(stream);
 
     let mut open = ask_for_websockets(&address, what);
+    for (query, expected) in [
+        ("path=/fields", "HIGHWIRE_OK 201 11 1 made 0"),
+        ("path=/nowhere", "HIGHWIRE_OK 404 11  nothing of that name 0"),
+        // Longer than the client takes whole, but not part by part.
+        ("path=/big", "HIGHWIRE_FAILED 0 0   0"),
+        ("path=/big&parts=all", "HIGHWIRE_OK 200 11   8192000"),
+        ("path=/cut", "HIGHWIRE_FAILED 0 0   0"),
+    ] {
+        assert_eq!(body(&get(&address, &format!("/call?{query}"))), expected, "{what}: {query}");
+    }
+    let ended = get(&address, "/call?path=/big&parts=1");
+    assert!(body(&ended).starts_with("HIGHWIRE_GONE 0 0   "), "{what}: {ended}");
+    // The called handler waits for another request.
+    assert_eq!(body(&get(&address, "/call?path=/wait&hurry=1")), "HIGHWIRE_TIMED_OUT 0 0   0", "{what}");
+    assert_eq!(body(&get(&address, "/wait")), "I am the second one", "{what}");
     assert_eq!(body(&get(&address, "/stop")), "stopping", "{what}");
     assert_eq!(read(&mut open), "open", "{what}");
     let tungstenite::Message::Close(Some(frame)) = open.read().expect("a message") else { panic!("{what}") };
@@ -167,6 +182,36 @@ fn the_examples_answer() {
         }
         running.terminate();
     }
+}
+
+#[test]
+fn a_handler_calls_an_api() {
+    let api = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/", api.local_addr().expect("an address"));
+    let served = std::thread::spawn(move || {
+        [
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nsunny",
+            "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n",
+            "",
+        ]
+        .map(|answer| {
+            let (mut stream, _) = api.accept().expect("a connection");
+            let mut head = [0; 4096];
+            let length = std::io::Read::read(&mut stream, &mut head).expect("a request");
+            std::io::Write::write_all(&mut stream, answer.as_bytes()).expect("an answer");
+            String::from_utf8_lossy(&head[..length]).into_owned()
+        })
+    });
+    let mut command = example("calls_an_api");
+    command.arg(url);
+    let running = Running::start(command);
+    assert_eq!(body(&get(&running.address, "/weather/a%20b")), "sunny");
+    for _ in 0..2 {
+        assert!(get(&running.address, "/weather/x").starts_with("HTTP/1.1 502 "));
+    }
+    let heads = served.join().expect("the requests");
+    assert!(heads[0].starts_with("GET /a%20b HTTP/1.1\r\n") && heads[0].contains("text/plain"), "{}", heads[0]);
+    running.terminate();
 }
 
 #[test]

@@ -115,8 +115,9 @@ impl Background {
     pub fn start(client: Client) -> Result<Background, Error> {
         let queue = Arc::new(Mutex::new(Queue::default()));
         let (inbox, (started, starts)) = (queue.clone(), mpsc::channel());
+        let engine = client.settings.engine;
         let run = move || {
-            let mut runtime = match Runtime::new() {
+            let mut runtime = match Runtime::new(engine) {
                 Ok(runtime) => runtime,
                 Err(error) => return drop(started.send(Some(error))),
             };
@@ -142,19 +143,51 @@ impl Background {
         B: HttpBody<Data: Buf, Error: Into<BoxError>> + Send + 'static,
     {
         let (promise, asked) = promise();
-        let job = move |client: &Client, active: Active| {
+        self.begin(Box::new(move |client, active| {
             let client = client.clone();
             crate::spawn(async move { run(&client, request, promise, active).await });
-        };
+        }));
+        ResponseFuture { asked }
+    }
+
+    /// Runs a task on the client's thread, for programs that do more there than to send one request. The task is dropped if
+    /// the thread has ended.
+    ///
+    /// ```
+    /// use highwire::client::{Background, Client};
+    ///
+    /// let background = Background::start(Client::new())?;
+    /// let (sender, receiver) = std::sync::mpsc::channel();
+    /// background.spawn(move |client| async move {
+    ///     let _ = sender.send(client.get("http://127.0.0.1:1/").send().await.is_err());
+    /// });
+    /// assert_eq!(receiver.recv(), Ok(true));
+    /// # Ok::<(), highwire::client::Error>(())
+    /// ```
+    pub fn spawn<F, Fut>(&self, start: F)
+    where
+        F: FnOnce(Client) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + 'static,
+    {
+        self.begin(Box::new(move |client, active| {
+            let task = start(client.clone());
+            crate::spawn(async move {
+                task.await;
+                drop(active);
+            });
+        }));
+    }
+
+    /// Queues a job. It is dropped if the thread has ended.
+    fn begin(&self, job: Job) {
         let mut queue = locked(&self.inbox.queue);
         let mut worker = None;
         if !queue.is_closed {
-            queue.jobs.push_back(Box::new(job));
+            queue.jobs.push_back(job);
             worker = queue.worker.take();
         }
         drop(queue);
         worker.into_iter().for_each(Waker::wake);
-        ResponseFuture { asked }
     }
 }
 

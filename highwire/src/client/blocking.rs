@@ -51,7 +51,7 @@ impl Client {
     /// # Errors
     /// Returns an error if the event loop cannot start.
     pub fn of(client: super::Client) -> Result<Client, Error> {
-        let runtime = Runtime::new().map_err(|error| Error::builder(error.to_string()))?;
+        let runtime = Runtime::new(client.settings.engine).map_err(|error| Error::builder(error.to_string()))?;
         Ok(Client { client, runtime: Rc::new(RefCell::new(runtime)) })
     }
 

@@ -7,6 +7,7 @@ use super::proxy::Proxy;
 use super::redirect::Redirects;
 use super::url::{self, Url};
 use crate::{HeaderMap, HeaderName, HeaderValue};
+use highwire_engine::Engine;
 use highwire_engine::client::{Bounds, Names, Protocol, Timeouts};
 #[cfg(feature = "tls")]
 use highwire_engine::tls::{ClientConfig, ClientTls, ServerName};
@@ -39,6 +40,7 @@ pub(super) struct Settings {
     pub(super) timeout: Option<Duration>,
     pub(super) redirects: Redirects,
     pub(super) retries: usize,
+    pub(super) engine: Engine,
     pub(super) proxies: Vec<Proxy>,
     pub(super) names: Names,
     pub(super) known: HashMap<String, Vec<IpAddr>>,
@@ -85,6 +87,7 @@ impl Default for Settings {
             timeout: None,
             redirects: Redirects::default(),
             retries: RETRIES,
+            engine: Engine::Auto,
             proxies: Vec::new(),
             names: Names::default(),
             known: HashMap::new(),
@@ -223,6 +226,13 @@ impl ClientBuilder {
     /// Sets the most further attempts after lost connections; the default is 3.
     pub fn retries(self, retries: usize) -> ClientBuilder {
         self.with_settings(|settings| settings.retries = retries)
+    }
+
+    /// Sets the interface to the kernel of the client's own thread ([`Background`](super::Background)) or calls
+    /// ([`blocking`](super::blocking)). On a server's worker, the client uses the worker's.
+    /// [`Threads`](Engine::Threads) counts as readiness.
+    pub fn engine(self, engine: Engine) -> ClientBuilder {
+        self.with_settings(|settings| settings.engine = engine)
     }
 
     /// Adds a proxy. The first one that is meant for a request is used.

@@ -243,7 +243,7 @@ impl Client {
 /// # Errors
 /// Returns an error if the worker cannot start or its driver fails.
 pub fn block_on<F: Future>(future: F) -> crate::Result<F::Output> {
-    Runtime::new()?.block_on(future)
+    Runtime::new(Engine::Auto)?.block_on(future)
 }
 
 /// A worker without a server, for futures that use clients.
@@ -257,15 +257,20 @@ enum AnyWorker {
 }
 
 impl Runtime {
-    pub(crate) fn new() -> crate::Result<Runtime> {
-        Runtime::with(Config::default())
+    pub(crate) fn new(engine: Engine) -> crate::Result<Runtime> {
+        Runtime::with(Config { engine, ..Config::default() })
     }
 
     fn with(config: Config) -> crate::Result<Runtime> {
+        let is_needed = config.engine == Engine::Uring;
         let wants_uring = matches!(config.engine, Engine::Auto | Engine::Uring) && cfg!(target_os = "linux");
         let server = Server::new(|_: &_| Nobody, config)?;
-        if wants_uring && let Ok(driver) = Uring::new() {
-            return Ok(Runtime { worker: AnyWorker::Uring(Box::new(worker(server, driver)?)) });
+        if wants_uring {
+            match Uring::new() {
+                Ok(driver) => return Ok(Runtime { worker: AnyWorker::Uring(Box::new(worker(server, driver)?)) }),
+                Err(error) if is_needed => return Err(error.into()),
+                Err(_) => {}
+            }
         }
         Ok(Runtime { worker: AnyWorker::Readiness(Box::new(worker(server, Readiness::new()?)?)) })
     }

@@ -56,7 +56,7 @@ static void fields(highwire_request request, void *data) {
     EXPECT(highwire_response_header(response, "X-Split", "a\r\nX-Two: 2"), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_response_header(response, "X Y", "a"), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_response_header(response, NULL, "a"), HIGHWIRE_NULL);
-    for (int at = 0; at < 200; at++)
+    for (int at = 0; at < 80; at++)
         EXPECT(highwire_response_header(response, "X-Many", "0123456789"), HIGHWIRE_OK);
     EXPECT(highwire_response_body(response, "made", 4), HIGHWIRE_OK);
     EXPECT(highwire_respond_with(request, response), HIGHWIRE_OK);
@@ -316,7 +316,7 @@ static void talking(highwire_websocket socket, int32_t event, uint32_t code, con
 }
 
 static void open_socket(highwire_request request, void *data) {
-    const struct highwire_websocket_settings settings = {"a, c", "https://good.example", 1000000, 1000, 1};
+    const struct highwire_websocket_settings settings = {"a, c", "https://good.example", 1000000, 60000, 1};
     struct talk *talk = (struct talk *)calloc(1, sizeof *talk);
     highwire_websocket socket;
     (void)data;
@@ -329,6 +329,102 @@ static void open_socket(highwire_request request, void *data) {
     opened++;
     EXPECT(highwire_respond_websocket(request, NULL, talking, talk, NULL), HIGHWIRE_WRONG_STATE);
     EXPECT(highwire_websocket_subscribe(socket, topics, "a", 0), HIGHWIRE_WRONG_THREAD);
+}
+
+/* Calls to other servers, which are this one. */
+static highwire_client client;
+
+struct called {
+    highwire_request request;
+    unsigned long long bytes;
+    int left; /* The parts after which the callback ends the call. */
+};
+
+static int32_t count_part(const void *part, size_t length, void *data) {
+    struct called *called = (struct called *)data;
+    if (part == NULL || length == 0)
+        abort();
+    called->bytes += length;
+    return --called->left == 0;
+}
+
+static void was_called(enum highwire_result result, highwire_reply reply, void *data) {
+    struct called *called = (struct called *)data;
+    highwire_string body = {"", 0}, value = {"", 0};
+    uint32_t status = 0, version = 0;
+    char out[512];
+    if ((result == HIGHWIRE_OK) != (reply != 0))
+        abort();
+    if (result == HIGHWIRE_OK) {
+        EXPECT(highwire_reply_status(reply, &status), HIGHWIRE_OK);
+        EXPECT(highwire_reply_version(reply, &version), HIGHWIRE_OK);
+        EXPECT(highwire_reply_body(reply, &body), HIGHWIRE_OK);
+        if (highwire_reply_header(reply, "X-ONE", &value) == HIGHWIRE_NOT_FOUND)
+            value.length = 0;
+    }
+    int length = snprintf(out, sizeof out, "%s %u %u %.*s %.*s %llu", highwire_result_name((int)result), (unsigned)status,
+                          (unsigned)version, (int)value.length, value.data, (int)body.length, body.data ? body.data : "",
+                          called->bytes);
+    EXPECT(highwire_respond(called->request, 200, "text/plain", out, (size_t)length), HIGHWIRE_OK);
+    if (result == HIGHWIRE_OK)
+        EXPECT(highwire_reply_free(reply), HIGHWIRE_OK);
+    EXPECT(highwire_reply_free(reply), HIGHWIRE_INVALID_HANDLE);
+    free(called);
+}
+
+/* Calls the path of the parameter, on this worker or on the client's thread. */
+static void call(highwire_request request, void *data) {
+    struct called *called = (struct called *)calloc(1, sizeof *called);
+    highwire_string path, value;
+    highwire_call call, other;
+    highwire_reply reply;
+    char url[256];
+    (void)data;
+    EXPECT(highwire_request_query_param(request, "path", &path), HIGHWIRE_OK);
+    snprintf(url, sizeof url, "http://%s%.*s", highwire_server_address(server, 0), (int)path.length, path.data);
+    called->request = request;
+    EXPECT(highwire_call_new(client, "GET", "nonsense", &call), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_call_new(client, "G T", url, &call), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_call_new(client, "GET", url, NULL), HIGHWIRE_NULL);
+    EXPECT(highwire_call_new(request, "GET", url, &call), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_call_new(client, "POST", url, &call), HIGHWIRE_OK);
+    EXPECT(highwire_call_header(call, "X Y", "a"), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_call_header(call, "X-Y", "a\r\nb: c"), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_call_header(call, "X-Y", "a"), HIGHWIRE_OK);
+    EXPECT(highwire_call_body(call, "body", 4), HIGHWIRE_OK);
+    if (highwire_request_query_param(request, "hurry", &value) == HIGHWIRE_OK)
+        EXPECT(highwire_call_timeout(call, 1000), HIGHWIRE_OK);
+    if (highwire_request_query_param(request, "parts", &value) == HIGHWIRE_OK) {
+        called->left = atoi(value.length == 1 ? "1" : "100000000");
+        EXPECT(highwire_call_on_part(call, count_part, called), HIGHWIRE_OK);
+    }
+    EXPECT(highwire_call_wait(call, &reply), HIGHWIRE_WRONG_THREAD);
+    EXPECT(highwire_call_send(call, NULL, NULL), HIGHWIRE_NULL);
+    EXPECT(highwire_call_send(call, was_called, called), HIGHWIRE_OK);
+    EXPECT(highwire_call_send(call, was_called, called), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_client_set(client, HIGHWIRE_CLIENT_RETRIES, 0), HIGHWIRE_WRONG_STATE);
+    EXPECT(highwire_call_new(client, "GET", url, &other), HIGHWIRE_OK);
+    EXPECT(highwire_call_free(other), HIGHWIRE_OK);
+}
+
+/* Calls the server from a thread that waits. */
+static void wait_for_call(void) {
+    highwire_call call;
+    highwire_reply reply = 7;
+    highwire_string name, value;
+    char url[256];
+    size_t at = 0;
+    snprintf(url, sizeof url, "http://%s/fields", highwire_server_address(server, 0));
+    EXPECT(highwire_call_new(client, "GET", url, &call), HIGHWIRE_OK);
+    EXPECT(highwire_call_wait(call, &reply), HIGHWIRE_OK);
+    while (highwire_reply_header_at(reply, at, &name, &value) == HIGHWIRE_OK)
+        at++;
+    EXPECT(highwire_reply_body(reply, &value), HIGHWIRE_OK);
+    if (at < 80 || value.length != 4 || memcmp(value.data, "made", 4) != 0)
+        abort();
+    EXPECT(highwire_reply_free(reply), HIGHWIRE_OK);
+    EXPECT(highwire_call_new(client, "GET", "http://127.0.0.1:1/", &call), HIGHWIRE_OK);
+    EXPECT(highwire_call_wait(call, &reply), HIGHWIRE_FAILED);
 }
 
 static void missing(highwire_request request, void *data) {
@@ -378,13 +474,25 @@ int main(int argc, char **argv) {
     EXPECT(highwire_app_set(app, HIGHWIRE_WORKERS, 1), HIGHWIRE_OK);
     EXPECT(highwire_app_server_name(app, "everything"), HIGHWIRE_OK);
     EXPECT(highwire_app_route(app, "*", "/show", HIGHWIRE_BODY_WHOLE, show, NULL), HIGHWIRE_OK);
-    EXPECT(highwire_app_route(app, "GET", "/fields", HIGHWIRE_BODY_NONE, fields, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(app, "*", "/fields", HIGHWIRE_BODY_NONE, fields, NULL), HIGHWIRE_OK);
     EXPECT(highwire_app_route(app, "GET", "/misuse", HIGHWIRE_BODY_NONE, misuse, NULL), HIGHWIRE_OK);
     EXPECT(highwire_app_route(app, "GET", "/thread/{name}", HIGHWIRE_BODY_NONE, thread, NULL), HIGHWIRE_OK);
-    EXPECT(highwire_app_route(app, "GET", "/wait", HIGHWIRE_BODY_NONE, wait_for_next, NULL), HIGHWIRE_OK);
-    EXPECT(highwire_app_route(app, "GET", "/big", HIGHWIRE_BODY_NONE, big, NULL), HIGHWIRE_OK);
-    EXPECT(highwire_app_route(app, "GET", "/cut", HIGHWIRE_BODY_NONE, cut, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(app, "*", "/wait", HIGHWIRE_BODY_NONE, wait_for_next, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(app, "*", "/big", HIGHWIRE_BODY_NONE, big, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(app, "*", "/cut", HIGHWIRE_BODY_NONE, cut, NULL), HIGHWIRE_OK);
     EXPECT(highwire_app_route(app, "POST", "/upload", HIGHWIRE_BODY_PARTS, upload, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_client_new(NULL), HIGHWIRE_NULL);
+    EXPECT(highwire_client_new(&client), HIGHWIRE_OK);
+    EXPECT(highwire_client_set(client, 99, 1), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_client_set(client, HIGHWIRE_CLIENT_HTTP, 12), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_client_set(client, HIGHWIRE_CLIENT_BODY_BYTES, 10000), HIGHWIRE_OK);
+    EXPECT(highwire_client_set(client, HIGHWIRE_CLIENT_ENGINE, 3), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_client_set(client, HIGHWIRE_CLIENT_ENGINE, argc > 1 ? (uint64_t)atoi(argv[1]) : 0), HIGHWIRE_OK);
+    EXPECT(highwire_client_set_text(client, 99, "a"), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_client_set_text(client, HIGHWIRE_CLIENT_PROXY, "nonsense://"), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_client_set_text(client, HIGHWIRE_CLIENT_USER_AGENT, "a\nb"), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_client_set_text(client, HIGHWIRE_CLIENT_USER_AGENT, "everything"), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(app, "GET", "/call", HIGHWIRE_BODY_NONE, call, NULL), HIGHWIRE_OK);
     EXPECT(highwire_topics_new(0, NULL), HIGHWIRE_NULL);
     EXPECT(highwire_topics_new(0, &topics), HIGHWIRE_OK);
     EXPECT(highwire_app_route(app, "GET", "/socket", HIGHWIRE_BODY_NONE, open_socket, NULL), HIGHWIRE_OK);
@@ -400,7 +508,10 @@ int main(int argc, char **argv) {
         abort();
     fflush(stdout);
     EXPECT(highwire_server_start(server), HIGHWIRE_OK);
+    wait_for_call();
     EXPECT(highwire_server_join(server), HIGHWIRE_OK);
+    EXPECT(highwire_client_free(client), HIGHWIRE_OK);
+    EXPECT(highwire_client_free(client), HIGHWIRE_INVALID_HANDLE);
     EXPECT(highwire_server_free(server), HIGHWIRE_OK);
     EXPECT(highwire_topics_free(topics), HIGHWIRE_OK);
     EXPECT(highwire_topics_free(topics), HIGHWIRE_INVALID_HANDLE);
