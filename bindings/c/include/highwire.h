@@ -167,6 +167,19 @@ typedef enum highwire_client_text {
     HIGHWIRE_CLIENT_ROOT_FILE = 5,
 } highwire_client_text;
 
+// Functions that allocate memory. Any thread may call them, at the same time. Alignments are powers of two. A function that
+// fails returns NULL, which ends the process if the library cannot go on without the memory. They must not call the library.
+typedef struct highwire_allocator {
+    // Returns memory of this size, which is not 0, and this alignment.
+    void *(*allocate)(size_t size, size_t alignment, void *data);
+    // Changes the size of memory, and may move it. NULL: the library allocates, copies and frees.
+    void *(*resize)(void *memory, size_t old_size, size_t new_size, size_t alignment, void *data);
+    // Frees memory with the size and the alignment that it has.
+    void (*release)(void *memory, size_t size, size_t alignment, void *data);
+    // Is passed to the functions.
+    void *data;
+} highwire_allocator;
+
 // An app: routes and settings.
 typedef uint64_t highwire_app;
 
@@ -285,6 +298,11 @@ typedef void (*highwire_websocket_callback)(highwire_websocket socket,
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// Makes the library allocate its memory by functions of the program. Call it before any other function of the library, and while
+// no other thread calls one; later it returns `HIGHWIRE_WRONG_STATE`. The structure is copied. Memory of other libraries that the library
+// uses, such as the kernel's for io_uring and that of C code for TLS and compression, stays with the system.
+enum highwire_result highwire_set_allocator(const struct highwire_allocator *allocator);
 
 // Makes an app without routes.
 enum highwire_result highwire_app_new(highwire_app *out);

@@ -11,6 +11,7 @@
 #![deny(missing_docs)]
 #![allow(non_camel_case_types, reason = "the types have the names that C programs see")]
 
+pub mod allocator;
 pub mod app;
 pub mod client;
 pub mod deferred;

@@ -185,6 +185,22 @@ fn the_examples_answer() {
 }
 
 #[test]
+fn a_program_can_allocate_for_the_library() {
+    for build in BUILDS.iter().filter(|build| has(build.compiler)) {
+        for resize in ["0", "1"] {
+            let mut command = Command::new(compile("tests/programs/allocator.c", *build));
+            command.arg(resize);
+            let running = Running::start(command);
+            for name in ["a%20b", "", "stop"] {
+                let answer = get(&running.address, &format!("/{name}"));
+                assert_eq!(answer.starts_with("HTTP/1.1 200 "), !name.is_empty(), "{build:?}: {answer}");
+            }
+            assert_eq!(running.end(), "", "{build:?}");
+        }
+    }
+}
+
+#[test]
 fn a_handler_calls_an_api() {
     let api = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", api.local_addr().expect("an address"));

@@ -451,6 +451,7 @@ int main(int argc, char **argv) {
     highwire_app app, other;
     highwire_server broken;
     EXPECT(highwire_set_log(2, line, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_set_allocator(NULL), HIGHWIRE_NULL);
     EXPECT(highwire_set_log(2, line, NULL), HIGHWIRE_WRONG_STATE);
     EXPECT(highwire_app_new(NULL), HIGHWIRE_NULL);
     EXPECT(highwire_app_new(&other), HIGHWIRE_OK);
