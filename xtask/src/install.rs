@@ -27,7 +27,11 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
     let without_tls = args.flag("--without-tls");
     args.finish()?;
     let Some(prefix) = prefix else { return Err(Error::Usage("`install` needs --prefix DIR".into())) };
-    let prefix = root.join(prefix);
+    install(root, &root.join(prefix), without_tls)
+}
+
+/// Builds the library and installs it into a folder.
+pub(crate) fn install(root: &Path, prefix: &Path, without_tls: bool) -> Result<()> {
     let version = version(root)?;
     let major = version.split('.').next().unwrap_or_default();
     let soname = format!("libhighwire.so.{major}");
@@ -68,7 +72,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
         let file = prefix.join(file);
         std::fs::write(&file, text).map_err(|error| Error::doing(file.display(), error))
     };
-    write("lib/pkgconfig/highwire.pc", pkg_config(&prefix, &version))?;
+    write("lib/pkgconfig/highwire.pc", pkg_config(prefix, &version))?;
     write("lib/cmake/Highwire/HighwireConfig.cmake", cmake(&soname))?;
     write("lib/cmake/Highwire/HighwireConfigVersion.cmake", cmake_version(&version))?;
     println!("installed into {}", prefix.display());

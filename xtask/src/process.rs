@@ -33,6 +33,8 @@ pub(crate) enum Probe {
     Program,
     Header(&'static str),
     File(&'static str),
+    /// A shared library that the loader finds by this name.
+    Library(&'static str),
 }
 
 pub(crate) const GCC: Tool = Tool { name: "gcc", probe: Probe::Program, package: "gcc" };
@@ -91,6 +93,11 @@ impl Tool {
         match self.probe {
             Probe::Program => find_program(self.name).is_some(),
             Probe::File(path) => Path::new(path).exists(),
+            Probe::Library(file) => {
+                ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib", "/usr/local/lib"]
+                    .iter()
+                    .any(|folder| Path::new(folder).join(file).exists())
+            }
             // Debian keeps architecture-dependent headers in a subfolder.
             Probe::Header(path) => [
                 "/usr/include",

@@ -46,7 +46,7 @@ pub(super) fn read_upload(said: &str, cpu_seconds: f64, bytes: u64, server: u32)
     Ok(sample)
 }
 
-fn peak_mib(server: u32) -> f64 {
+pub(super) fn peak_mib(server: u32) -> f64 {
     process::peak_resident_kib(server) as f64 / 1024.0
 }
 

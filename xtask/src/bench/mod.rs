@@ -2,6 +2,7 @@
 //!
 //! Figures from different days or machines cannot be compared, so every round runs each server once, in rotated order.
 
+mod bindings;
 mod clients;
 mod folder;
 mod idle;
@@ -33,6 +34,7 @@ Usage: cargo xtask bench http   [--scenario NAME]... [--peers NAME,... | --again
        cargo xtask bench models [options]
        cargo xtask bench clients [--rounds N]
        cargo xtask bench proxies [--rounds N] [--seconds S]
+       cargo xtask bench bindings [--rounds N] [--seconds S]
        cargo xtask bench --list
 
   http     runs the scenarios; writes bench/http.md
@@ -40,6 +42,7 @@ Usage: cargo xtask bench http   [--scenario NAME]... [--peers NAME,... | --again
            bench/models.svg
   clients  compares clients: Highwire's, a floor, hyper and reqwest; writes bench/clients.md
   proxies  compares reverse proxies: Highwire, nginx and HAProxy; writes bench/proxies.md
+  bindings compares a hello in C and other languages with that in Rust, and allocators; writes bench/bindings.md
 
 Options:
   --rounds N        number of rounds; each runs every server once, in rotated order (default 5)
@@ -149,6 +152,15 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
             let _cubic = Cubic::set();
             clients::run(root, &plan())
         }
+        Some("bindings") => {
+            args.finish()?;
+            if !names.is_empty() || !peers.is_empty() || output.is_some() || against.is_some() {
+                return Err(Error::Usage("`bench bindings` accepts --rounds and --seconds only".into()));
+            }
+            bindings::prepare(root)?;
+            let _cubic = Cubic::set();
+            bindings::run(root, &plan())
+        }
         Some("proxies") => {
             args.finish()?;
             if !names.is_empty() || !peers.is_empty() || output.is_some() || against.is_some() {
@@ -170,7 +182,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
             }
         }
         _ => Err(Error::Usage(
-            "`bench` needs `http`, `models`, `clients` or `proxies`; see `cargo xtask bench --help`".into(),
+            "`bench` needs `http`, `models`, `clients`, `proxies` or `bindings`; see `cargo xtask bench --help`".into(),
         )),
     }
 }
@@ -225,14 +237,68 @@ fn drives(root: &Path, scenario: &Scenario, servers: &[Server], plan: &Plan) -> 
     Ok(percents.iter().map(drive).collect())
 }
 
+/// A page with a table for each task.
+struct Comparison<'a> {
+    root: &'a Path,
+    plan: &'a Plan,
+    output: &'a str,
+    opening: &'a str,
+    sections: Vec<(String, String)>,
+}
+
+impl<'a> Comparison<'a> {
+    fn new(root: &'a Path, plan: &'a Plan, output: &'a str, opening: &'a str) -> Self {
+        Self { root, plan, output, opening, sections: Vec::new() }
+    }
+
+    /// Measures the servers of a task by turns, and writes the page. `kind` is what the table calls a server, and `title` comes
+    /// before the list of their commands.
+    #[expect(clippy::too_many_arguments, reason = "they are the columns of the callers' tables of tasks")]
+    fn add(
+        &mut self,
+        name: &str,
+        what: &str,
+        kind: &str,
+        servers: &[Server],
+        path: &str,
+        drive: Drive<'_>,
+        title: &str,
+        measure: impl Fn(&Path, &Server, u16, &str, Drive<'_>) -> Result<Sample>,
+    ) -> Result<()> {
+        println!("\n## {name}\n{what}");
+        let rows = by_turns(servers, self.plan.rounds, |server, port| measure(self.root, server, port, path, drive));
+        let table = table::render(kind, &rows);
+        println!("\n{table}");
+        let generator = drive.line(FIRST_PORT, path).unwrap_or_default().join(" ");
+        let lines =
+            servers.iter().map(|server| format!("- {}: `{}`\n", server.name, server.line(FIRST_PORT).join(" ")));
+        let body = format!(
+            "{what}.\n\n{}\n\n{table}\nGenerator: `{generator}`\n\n{title}:\n\n{}",
+            self.plan.machine,
+            lines.collect::<String>()
+        );
+        self.sections.push((name.to_owned(), body));
+        // Written after each task, so that an interrupted run keeps its results.
+        let file = self.root.join(self.output);
+        let before = std::fs::read_to_string(&file).unwrap_or_default();
+        std::fs::write(&file, table::merge(&before, self.opening, &self.sections))
+            .map_err(|error| Error::doing(self.output, error))
+    }
+}
+
 /// Runs every server once per round, in rotated order. A server that fails is left out of the next rounds, and the
 /// reason is kept.
 fn measure_all(root: &Path, servers: &[Server], path: &str, drive: Drive<'_>, rounds: u32) -> Vec<Row> {
+    by_turns(servers, rounds, |server, port| run::measure(root, server, port, path, drive))
+}
+
+/// Calls `measure` with every server and a free port once per round, in rotated order.
+fn by_turns(servers: &[Server], rounds: u32, measure: impl Fn(&Server, u16) -> Result<Sample>) -> Vec<Row> {
     let names: Vec<&str> = servers.iter().map(|server| &*server.name).collect();
     in_rounds(&names, rounds, |index| {
         // Each server gets another port, because connections of the previous server may linger.
         let ports = (FIRST_PORT + index as u16..).step_by(servers.len()).take(PORTS_TRIED);
-        run::free_port(ports).and_then(|port| run::measure(root, &servers[index], port, path, drive))
+        run::free_port(ports).and_then(|port| measure(&servers[index], port))
     })
 }
 

@@ -5,8 +5,7 @@ use std::path::Path;
 use super::run::{self, Drive};
 use super::sample::generator_cpu;
 use super::scenario::Server;
-use super::table;
-use super::{FIRST_PORT, PORTS_TRIED, Plan, cargo_build, folder};
+use super::{Comparison, FIRST_PORT, Plan, cargo_build, folder};
 use crate::process::{HAPROXY, NGINX};
 use crate::{Error, Result};
 
@@ -73,29 +72,11 @@ pub(super) fn run(root: &Path, plan: &Plan) -> Result<()> {
     let port = run::free_port(std::iter::once(UPSTREAM_PORT))?;
     let _behind = run::start(root, &behind, port)?;
     let proxies: Vec<Server> = PROXIES.iter().map(|(name, command)| proxy(name, command)).collect();
-    let names: Vec<&str> = proxies.iter().map(|proxy| &*proxy.name).collect();
-    let mut sections = Vec::new();
+    let title = format!("Proxies, before `{}`", behind.line(UPSTREAM_PORT).join(" "));
+    let mut comparison = Comparison::new(root, plan, OUTPUT, OPENING);
     for task in TASKS {
-        println!("\n## {}\n{}", task.name, task.what);
         let drive = Drive::Closed { connections: task.connections, depth: 1, headers: false, seconds: plan.seconds };
-        let rows = super::in_rounds(&names, plan.rounds, |index| {
-            let ports = (FIRST_PORT + index as u16..).step_by(names.len()).take(PORTS_TRIED);
-            run::free_port(ports).and_then(|port| run::measure(root, &proxies[index], port, task.path, drive))
-        });
-        let table = table::render("proxy", &rows);
-        println!("\n{table}");
-        let generator = drive.line(FIRST_PORT, task.path).unwrap_or_default().join(" ");
-        let lines = proxies.iter().map(|proxy| format!("- {}: `{}`\n", proxy.name, proxy.line(FIRST_PORT).join(" ")));
-        let body = format!(
-            "{}.\n\n{}\n\n{table}\nGenerator: `{generator}`\n\nProxies, before `{}`:\n\n{}",
-            task.what,
-            plan.machine,
-            behind.line(UPSTREAM_PORT).join(" "),
-            lines.collect::<String>()
-        );
-        sections.push((task.name.to_owned(), body));
-        let page = table::merge(&std::fs::read_to_string(root.join(OUTPUT)).unwrap_or_default(), OPENING, &sections);
-        std::fs::write(root.join(OUTPUT), page).map_err(|error| Error::doing(OUTPUT, error))?;
+        comparison.add(task.name, task.what, "proxy", &proxies, task.path, drive, &title, run::measure)?;
     }
     println!("wrote {OUTPUT}");
     Ok(())

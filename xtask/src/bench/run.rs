@@ -123,6 +123,12 @@ pub(super) fn measure(root: &Path, server: &Server, port: u16, path: &str, drive
     }
 }
 
+/// Runs a load that needs nothing but the generator against a running server.
+pub(super) fn drive(root: &Path, running: &Served, port: u16, path: &str, drive: Drive<'_>) -> Result<Sample> {
+    let (said, cpu_seconds) = generate(root, &drive.line(port, path).unwrap_or_default(), running.id())?;
+    read_sample(&said, cpu_seconds, drive)
+}
+
 fn listens(port: u16) -> bool {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
