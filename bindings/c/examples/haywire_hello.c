@@ -29,7 +29,7 @@ static void hello(http_request* request, hw_http_response* response, void* user_
 }
 
 int main(int argc, char** argv) {
-    static char address[] = "127.0.0.1", route[] = "/", balancer[] = "reuseport", parser[] = "http_parser";
+    static char address[] = "127.0.0.1", route[] = "/", other_route[] = "/hello", balancer[] = "reuseport", parser[] = "http_parser";
     configuration config;
     config.http_listen_address = address;
     config.http_listen_port = argc > 1 ? (unsigned)atoi(argv[1]) : 8000;
@@ -41,5 +41,6 @@ int main(int argc, char** argv) {
     config.max_request_size = 1048576;
     hw_init_with_config(&config);
     hw_http_add_route(route, hello, NULL);
+    hw_http_add_route(other_route, hello, NULL);
     return hw_http_open();
 }

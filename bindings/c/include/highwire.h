@@ -128,12 +128,13 @@ typedef enum highwire_websocket_event {
     HIGHWIRE_WEBSOCKET_PONG = 10,
     // There is room again after `highwire_websocket_send` has returned `HIGHWIRE_AGAIN`.
     HIGHWIRE_WEBSOCKET_ROOM = 16,
-    // The connection has ended. `code` is that of the peer's Close frame, 1005 if it has none, or 1006 if there was no
-    // Close frame; the bytes are the reason. This is the last call, and the handle is invalid after it.
+    // The connection has ended. `code` is that of the peer's Close frame, 1005 if it has none, that of the library's own Close
+    // frame if the peer has broken the protocol or a limit, or 1006 if there was no Close frame; the bytes are the reason. This
+    // is the last call, and the handle is invalid after it.
     HIGHWIRE_WEBSOCKET_END = 17,
 } highwire_websocket_event;
 
-// A setting of a client that is a number. Times are in milliseconds.
+// A setting of a client that is a number. Times are in milliseconds. But for redirects and retries, 0 leaves the setting as it is.
 typedef enum highwire_client_option {
     // The time for a whole call, from the look-up of the name to the end of the body. There is no limit by default.
     HIGHWIRE_CLIENT_TIMEOUT_MS = 1,
@@ -350,11 +351,12 @@ enum highwire_result highwire_call_header(highwire_call call, const char *name, 
 // Sets the body. The bytes are copied.
 enum highwire_result highwire_call_body(highwire_call call, const void *body, size_t length);
 
-// Sets the time for this call in milliseconds, in place of the client's.
+// Sets the time for this call in milliseconds, in place of the client's. 0 leaves it as it is.
 enum highwire_result highwire_call_timeout(highwire_call call, uint64_t milliseconds);
 
-// Gives the response's body to a callback part by part, so that it may have any length. The reply then has an empty one. The
-// callback runs on the thread on which the call runs: see `highwire_call_send`.
+// Gives the response's body to a callback part by part, so that it may have any length; only a compressed one still has at most
+// `HIGHWIRE_CLIENT_BODY_BYTES`, decoded. The reply then has an empty one. The callback runs on the thread on which the call runs: see
+// `highwire_call_send`.
 enum highwire_result highwire_call_on_part(highwire_call call,
                                            highwire_reply_part_callback callback,
                                            void *data);
@@ -363,8 +365,8 @@ enum highwire_result highwire_call_on_part(highwire_call call,
 enum highwire_result highwire_call_free(highwire_call call);
 
 // Sends a call, whose handle is invalid from now on. The callback is called once, later. In a handler or a callback on a worker's
-// thread, the call runs on that worker, and the callback is called on its thread; elsewhere, on a thread of the client. After an
-// error the callback is not called.
+// thread, the call runs on that worker, and the callback is called on its thread; elsewhere, on a thread of the client, maybe before
+// this call has returned. After an error the callback is not called.
 enum highwire_result highwire_call_send(highwire_call call,
                                         highwire_reply_callback callback,
                                         void *data);
@@ -668,7 +670,8 @@ enum highwire_result highwire_respond_websocket(highwire_request request,
 // Sends a message, whose kind is `HIGHWIRE_WEBSOCKET_TEXT`, `_BINARY`, `_PING` or `_PONG`. Any thread may do that. The bytes are
 // copied.
 //
-// Returns `HIGHWIRE_AGAIN` if 256 KiB wait for the peer already; the callback gets `HIGHWIRE_WEBSOCKET_ROOM` when there is room.
+// Returns `HIGHWIRE_AGAIN` if 256 KiB wait for the peer already; the callback gets `HIGHWIRE_WEBSOCKET_ROOM` when there is room, on
+// another thread maybe before this call has returned. What waits is not part of `HIGHWIRE_MEMORY`.
 enum highwire_result highwire_websocket_send(highwire_websocket socket,
                                              int32_t kind,
                                              const void *bytes,

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use highwire::client::{self, Background, Client, ClientBuilder, Proxy, Redirects, Response};
 use highwire::server::Engine;
 use highwire::{HeaderName, HeaderValue, Method};
+use std::cell::Cell;
 use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
@@ -27,7 +28,7 @@ pub type highwire_call = u64;
 /// The response of another server.
 pub type highwire_reply = u64;
 
-/// A setting of a client that is a number. Times are in milliseconds.
+/// A setting of a client that is a number. Times are in milliseconds. But for redirects and retries, 0 leaves the setting as it is.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum highwire_client_option {
@@ -196,6 +197,10 @@ pub extern "C" fn highwire_client_set(client: highwire_client, option: i32, valu
             return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{value} is not an engine of a client, 0 to 2"));
         }
         change(client, |builder, _| {
+            let counts = is(o::HIGHWIRE_CLIENT_REDIRECTS) || is(o::HIGHWIRE_CLIENT_RETRIES);
+            if value == 0 && !counts {
+                return Ok(builder);
+            }
             Ok(match () {
                 () if is(o::HIGHWIRE_CLIENT_ENGINE) => match value {
                     1 => builder.engine(Engine::Uring),
@@ -207,7 +212,7 @@ pub extern "C" fn highwire_client_set(client: highwire_client, option: i32, valu
                 () if is(o::HIGHWIRE_CLIENT_BODY_BYTES) => builder.max_body_bytes(size),
                 () if is(o::HIGHWIRE_CLIENT_REDIRECTS) => builder.redirects(Redirects::limited(size)),
                 () if is(o::HIGHWIRE_CLIENT_RETRIES) => builder.retries(size),
-                () if is(o::HIGHWIRE_CLIENT_HTTPS_ONLY) && value != 0 => builder.https_only(),
+                () if is(o::HIGHWIRE_CLIENT_HTTPS_ONLY) => builder.https_only(),
                 () if is(o::HIGHWIRE_CLIENT_HTTP) => match value {
                     10 => builder.http10_only(),
                     11 => builder.http1_only(),
@@ -371,14 +376,19 @@ pub unsafe extern "C" fn highwire_call_body(
     })
 }
 
-/// Sets the time for this call in milliseconds, in place of the client's.
+/// Sets the time for this call in milliseconds, in place of the client's. 0 leaves it as it is.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_call_timeout(call: highwire_call, milliseconds: u64) -> highwire_result {
-    guarded(|| change_call(call, |call| call.timeout = Some(Duration::from_millis(milliseconds))))
+    guarded(|| {
+        change_call(call, |call| {
+            call.timeout = Some(Duration::from_millis(milliseconds)).filter(|time| !time.is_zero())
+        })
+    })
 }
 
-/// Gives the response's body to a callback part by part, so that it may have any length. The reply then has an empty one. The
-/// callback runs on the thread on which the call runs: see [`highwire_call_send`].
+/// Gives the response's body to a callback part by part, so that it may have any length; only a compressed one still has at most
+/// `HIGHWIRE_CLIENT_BODY_BYTES`, decoded. The reply then has an empty one. The callback runs on the thread on which the call runs: see
+/// [`highwire_call_send`].
 ///
 /// # Safety
 /// `callback` must be a function of its type.
@@ -436,6 +446,17 @@ impl Drop for Promise {
     }
 }
 
+thread_local! {
+    /// True on the thread of a client.
+    static IS_CLIENTS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns true if this is the thread of a server's worker, on which calls can run. A worker that has a thread for each
+/// connection cannot run them, and the thread of a client ends with that client's own calls.
+fn runs_here() -> bool {
+    highwire_engine::context::is_on_worker() && highwire_engine::context::serves_many() && !IS_CLIENTS.get()
+}
+
 /// Runs a call on its worker.
 async fn run(client: Client, call: Call, mut promise: Promise) {
     let result = ask(client, call).await;
@@ -482,9 +503,9 @@ fn send(call: highwire_call, receiver: Receiver) -> Result<(), Failed> {
         return failed(HIGHWIRE_WRONG_STATE, "the call was sent already");
     };
     let mut promise = Promise { receiver: Some(receiver) };
+    let is_here = runs_here();
     let sent = with_client(call.client, |client, background| {
-        let is_here = highwire_engine::context::is_on_worker();
-        if !is_here && background.is_none() {
+        if !is_here && !background.as_ref().is_some_and(Background::is_running) {
             *background = Some(Background::start(client.clone()).map_err(|error| fault(&error))?);
         }
         Ok((client.clone(), background.clone().filter(|_| !is_here)))
@@ -497,15 +518,18 @@ fn send(call: highwire_call, receiver: Receiver) -> Result<(), Failed> {
         }
     };
     match background {
-        Some(background) => background.spawn(move |client| run(client, call, promise)),
+        Some(background) => background.spawn(move |client| {
+            IS_CLIENTS.set(true);
+            run(client, call, promise)
+        }),
         None => highwire::spawn(run(client, call, promise)),
     }
     Ok(())
 }
 
 /// Sends a call, whose handle is invalid from now on. The callback is called once, later. In a handler or a callback on a worker's
-/// thread, the call runs on that worker, and the callback is called on its thread; elsewhere, on a thread of the client. After an
-/// error the callback is not called.
+/// thread, the call runs on that worker, and the callback is called on its thread; elsewhere, on a thread of the client, maybe before
+/// this call has returned. After an error the callback is not called.
 ///
 /// # Safety
 /// `callback` must be a function of its type.
@@ -532,7 +556,7 @@ pub unsafe extern "C" fn highwire_call_wait(call: highwire_call, out: *mut highw
         if out.is_null() {
             return null("out");
         }
-        if highwire_engine::context::is_on_worker() {
+        if runs_here() || IS_CLIENTS.get() {
             return failed(
                 HIGHWIRE_WRONG_THREAD,
                 "a handler or a callback cannot wait for a call; use highwire_call_send",

@@ -113,11 +113,15 @@ fn with<R>(handle: highwire_loop, act: impl FnOnce(&mut dyn Turns) -> highwire::
         None => return failed(HIGHWIRE_INVALID_HANDLE, "this thread has no such loop"),
     };
     let result = act(&mut *worker);
-    LOOPS.with_borrow_mut(|loops| match loops.get_mut(&handle) {
-        Some(place) => *place = Some(worker),
-        // A handler has freed the loop.
-        None => drop(worker),
+    let freed = LOOPS.with_borrow_mut(|loops| match loops.get_mut(&handle) {
+        Some(place) => {
+            *place = Some(worker);
+            None
+        }
+        None => Some(worker),
     });
+    // A handler has freed the loop. The ends of its connections call the program, which may use other loops.
+    drop(freed);
     engine(result)
 }
 

@@ -1,7 +1,9 @@
 //! Topics: messages that are published to all WebSockets that have subscribed, on all workers.
 
 use crate::handles::{Kind, Table};
-use crate::result::{Failed, HIGHWIRE_INVALID_ARGUMENT, bytes, failed, give, guarded, highwire_result, null, text};
+use crate::result::{
+    Failed, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_WRONG_THREAD, bytes, failed, give, guarded, highwire_result, null, text,
+};
 use crate::websocket::{highwire_websocket, message, with_sender};
 use highwire::topics::{Start, SubscribeError, Topic, Topics};
 use std::ffi::{c_char, c_void};
@@ -73,6 +75,9 @@ pub unsafe extern "C" fn highwire_websocket_subscribe(
         // SAFETY: as the caller promises.
         let filter = unsafe { text(filter, "filter") }?;
         let topics = TOPICS.get(topics)?;
+        if !highwire_engine::context::is_on_worker() {
+            return failed(HIGHWIRE_WRONG_THREAD, "a subscription begins in a handler or a callback");
+        }
         let start = if last == 0 { Start::Next } else { Start::Last(last) };
         with_sender(socket, |sender| sender.subscribe(&topics, filter, start))?.or_else(refused)
     })

@@ -46,8 +46,9 @@ pub enum highwire_websocket_event {
     HIGHWIRE_WEBSOCKET_PONG = 10,
     /// There is room again after `highwire_websocket_send` has returned `HIGHWIRE_AGAIN`.
     HIGHWIRE_WEBSOCKET_ROOM = 16,
-    /// The connection has ended. `code` is that of the peer's Close frame, 1005 if it has none, or 1006 if there was no
-    /// Close frame; the bytes are the reason. This is the last call, and the handle is invalid after it.
+    /// The connection has ended. `code` is that of the peer's Close frame, 1005 if it has none, that of the library's own Close
+    /// frame if the peer has broken the protocol or a limit, or 1006 if there was no Close frame; the bytes are the reason. This
+    /// is the last call, and the handle is invalid after it.
     HIGHWIRE_WEBSOCKET_END = 17,
 }
 use highwire_websocket_event::*;
@@ -88,6 +89,12 @@ const ROOM: usize = 256 * 1024;
 /// The most bytes of a control frame (RFC 6455 section 5.5).
 const CONTROL_BYTES: usize = 125;
 
+/// The most messages that a connection sends and receives before others have their turn.
+const MESSAGES_A_TURN: u32 = 64;
+
+/// The most places for messages that an empty queue keeps.
+const KEPT_PLACES: usize = 64;
+
 /// What the queue itself takes for a message.
 const MESSAGE_COST: usize = size_of::<Message>();
 
@@ -119,6 +126,15 @@ thread_local! {
 impl Socket {
     fn lock(&self) -> MutexGuard<'_, Outbox> {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops the messages that wait, and takes no others.
+    fn close(&self) {
+        let mut outbox = self.lock();
+        (outbox.is_closed, outbox.wants_room, outbox.held) = (true, false, 0);
+        let messages = std::mem::take(&mut outbox.messages);
+        drop(outbox);
+        drop(messages);
     }
 
     fn tell(&self, handle: u64, event: highwire_websocket_event, code: u16, bytes: &[u8]) {
@@ -175,11 +191,7 @@ struct Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         let _ = SENDERS.try_with(|senders| senders.borrow_mut().remove(&self.handle));
-        let mut outbox = self.socket.lock();
-        outbox.is_closed = true;
-        let messages = std::mem::take(&mut outbox.messages);
-        drop(outbox);
-        drop(messages);
+        self.socket.close();
         if self.is_armed {
             self.socket.tell(self.handle, HIGHWIRE_WEBSOCKET_END, self.code, self.reason.as_bytes());
         }
@@ -196,34 +208,38 @@ struct Serving {
 }
 
 impl Serving {
-    /// Sends what waits, as far as the peer takes it. Returns false if messages are left.
-    fn send_waiting(&mut self, cx: &mut Context<'_>) -> Result<bool, Error> {
-        loop {
-            let mut outbox = self.ending.socket.lock();
-            if outbox.messages.is_empty() {
-                outbox.task = Some(cx.waker().clone());
-                return Ok(true);
-            }
-            drop(outbox);
-            match self.sender.poll_ready(cx) {
-                Poll::Pending => return Ok(false),
-                Poll::Ready(ready) => ready?,
-            }
-            let mut outbox = self.ending.socket.lock();
-            let Some(message) = outbox.messages.pop_front() else { continue };
-            outbox.held -= cost(&message);
-            let has_room = outbox.wants_room && outbox.held <= ROOM / 2 && !outbox.is_closed;
-            outbox.wants_room &= !has_room;
-            drop(outbox);
-            match self.sender.try_send(message) {
-                // The server stops, or the peer has closed, so the message has no place.
-                Ok(()) | Err(Error::Unsendable(_)) => {}
-                Err(error) => return Err(error),
-            }
-            if has_room {
-                self.ending.socket.tell(self.ending.handle, HIGHWIRE_WEBSOCKET_ROOM, 0, &[]);
-            }
+    /// Sends the next message that waits, if the peer takes it.
+    fn send_next(&mut self, cx: &mut Context<'_>) -> Result<Sent, Error> {
+        let mut outbox = self.ending.socket.lock();
+        if outbox.messages.is_empty() {
+            outbox.messages.shrink_to(KEPT_PLACES);
+            outbox.task = Some(cx.waker().clone());
+            return Ok(Sent::All);
         }
+        drop(outbox);
+        match self.sender.poll_ready(cx) {
+            Poll::Pending => return Ok(Sent::Nothing),
+            Poll::Ready(ready) => ready?,
+        }
+        let mut outbox = self.ending.socket.lock();
+        let Some(message) = outbox.messages.pop_front() else { return Ok(Sent::One) };
+        outbox.held -= cost(&message);
+        let has_room = outbox.wants_room && outbox.held <= ROOM / 2 && !outbox.is_closed;
+        outbox.wants_room &= !has_room;
+        drop(outbox);
+        match self.sender.try_send(message) {
+            Ok(()) => {}
+            // The library has closed the connection, because the server stops or the peer is slow.
+            Err(Error::Unsendable(_)) => {
+                self.ending.socket.close();
+                return Ok(Sent::One);
+            }
+            Err(error) => return Err(error),
+        }
+        if has_room {
+            self.ending.socket.tell(self.ending.handle, HIGHWIRE_WEBSOCKET_ROOM, 0, &[]);
+        }
+        Ok(Sent::One)
     }
 
     fn received(&mut self, message: &Message) {
@@ -233,16 +249,21 @@ impl Serving {
             Message::Binary(bytes) => tell(HIGHWIRE_WEBSOCKET_BINARY, bytes),
             Message::Ping(bytes) => tell(HIGHWIRE_WEBSOCKET_PING, bytes),
             Message::Pong(bytes) => tell(HIGHWIRE_WEBSOCKET_PONG, bytes),
-            Message::Close(frame) => {
-                self.ending.code = frame.as_ref().map_or(code::NO_STATUS, |frame| frame.code);
-                self.ending.reason = frame.as_ref().map(|frame| frame.reason.clone()).unwrap_or_default();
-            }
+            Message::Close(_) => {}
         }
     }
 
-    fn failed(&mut self, error: Error) {
+    /// Ends the connection after the peer's Close frame, which was answered.
+    fn closed(&mut self, frame: Option<CloseFrame>) -> Poll<()> {
+        self.ending.code = frame.as_ref().map_or(code::NO_STATUS, |frame| frame.code);
+        self.ending.reason = frame.map(|frame| frame.reason).unwrap_or_default();
+        Poll::Ready(())
+    }
+
+    fn end_with(&mut self, error: Error) -> Poll<()> {
         self.ending.code = if let Error::Refused(failure) = error { failure.code } else { code::ABNORMAL };
         self.ending.reason = error.to_string().into();
+        Poll::Ready(())
     }
 }
 
@@ -254,27 +275,42 @@ impl Future for Serving {
             SENDERS.with_borrow_mut(|senders| senders.insert(serving.ending.handle, serving.sender.clone()));
             serving.ending.socket.tell(serving.ending.handle, HIGHWIRE_WEBSOCKET_OPEN, 0, &[]);
         }
-        loop {
-            match serving.send_waiting(cx) {
-                Ok(true) => {}
+        // A program that always has another message must neither keep its peer from being heard nor other connections from
+        // their turn.
+        for _ in 0..MESSAGES_A_TURN {
+            let sent = match serving.send_next(cx) {
+                Ok(sent) => sent,
+                Err(error) => return serving.end_with(error),
+            };
+            if sent == Sent::Nothing {
                 // A peer that does not take what is sent is not asked for more.
-                Ok(false) => return Poll::Pending,
-                Err(error) => {
-                    serving.failed(error);
-                    return Poll::Ready(());
-                }
+                return match serving.receiver.poll_without_messages(cx) {
+                    Poll::Pending => Poll::Pending,
+                    Poll::Ready(error) => serving.end_with(error),
+                };
             }
             match serving.receiver.poll_recv(cx) {
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending if sent == Sent::All => return Poll::Pending,
+                Poll::Pending => {}
                 Poll::Ready(None) => return Poll::Ready(()),
+                Poll::Ready(Some(Ok(Message::Close(frame)))) => return serving.closed(frame),
                 Poll::Ready(Some(Ok(message))) => serving.received(&message),
-                Poll::Ready(Some(Err(error))) => {
-                    serving.failed(error);
-                    return Poll::Ready(());
-                }
+                Poll::Ready(Some(Err(error))) => return serving.end_with(error),
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
+}
+
+/// What a connection has sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    /// Nothing waits.
+    All,
+    One,
+    /// The peer takes nothing.
+    Nothing,
 }
 
 /// What waits for the connection, for a message.
@@ -439,7 +475,8 @@ fn send(socket: highwire_websocket, message: Message) -> Result<(), Failed> {
 /// Sends a message, whose kind is `HIGHWIRE_WEBSOCKET_TEXT`, `_BINARY`, `_PING` or `_PONG`. Any thread may do that. The bytes are
 /// copied.
 ///
-/// Returns `HIGHWIRE_AGAIN` if 256 KiB wait for the peer already; the callback gets `HIGHWIRE_WEBSOCKET_ROOM` when there is room.
+/// Returns `HIGHWIRE_AGAIN` if 256 KiB wait for the peer already; the callback gets `HIGHWIRE_WEBSOCKET_ROOM` when there is room, on
+/// another thread maybe before this call has returned. What waits is not part of `HIGHWIRE_MEMORY`.
 ///
 /// # Safety
 /// `bytes` must point to `length` bytes.

@@ -180,6 +180,9 @@ impl Connection {
     /// busy one after its answer; the task of a tunnel is notified. Over HTTP/2, see
     /// [`drain_http2`](Self::drain_http2).
     pub(crate) fn drain(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) {
+        if self.transport.is_ending() {
+            return;
+        }
         if self.transport.link.is_some() && self.tunnel().is_none() {
             return self.with_out(worker, queue, |connection, worker, out| connection.drain_client(worker, out));
         }

@@ -178,6 +178,11 @@ impl Background {
         }));
     }
 
+    /// Returns false if the thread has ended, because its event loop has failed or a task has panicked.
+    pub fn is_running(&self) -> bool {
+        !locked(&self.inbox.queue).is_closed
+    }
+
     /// Queues a job. It is dropped if the thread has ended.
     fn begin(&self, job: Job) {
         let mut queue = locked(&self.inbox.queue);

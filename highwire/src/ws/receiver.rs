@@ -143,6 +143,14 @@ impl WebSocketReceiver {
     }
 }
 
+impl WebSocketReceiver {
+    /// Polls without receiving, for a peer that does not take what was sent, so that it should not be asked for more. Deadlines,
+    /// subscriptions and the stop of the server still count. Returns the error that ends the connection.
+    pub fn poll_without_messages(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        self.receiving.poll_without_messages(cx)
+    }
+}
+
 impl Receiving {
     fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
         loop {
@@ -170,7 +178,7 @@ impl Receiving {
         self.core.borrow().connection.outgoing() != State::Between
     }
 
-    /// Waits for room to send, without reading. Returns an error if the peer is silent for too long.
+    /// See [`WebSocketReceiver::poll_without_messages`].
     fn poll_without_messages(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         self.core.borrow_mut().see_drain();
         self.send_subscribed(cx);

@@ -31,6 +31,11 @@ const RUST_READINESS: (&str, &str) =
     ("Rust (readiness)", "target/release/highwire demo --listen 127.0.0.1:PORT --workers 1 --engine readiness");
 const C: (&str, &str) = ("highwire.h", "env PATHS FOLDER/hello 127.0.0.1:PORT");
 const HAYWIRE: (&str, &str) = ("haywire.h", "env PATHS FOLDER/haywire_hello PORT");
+const GO_HELLO: (&str, &str) = ("Go, cgo", "env PATHS GOMAXPROCS=1 FOLDER/go_hello 127.0.0.1:PORT");
+const JAVA: (&str, &str) =
+    ("Java, JNI", "env PATHS java -Djava.library.path=FOLDER -cp FOLDER Highwire 127.0.0.1:PORT");
+const CSHARP: (&str, &str) = ("C#, P/Invoke under Mono", "env PATHS mono FOLDER/Hello.exe 127.0.0.1:PORT");
+const LUA: (&str, &str) = ("Lua, LuaJIT's ffi", "env PATHS luajit bindings/lua/examples/hello.lua 127.0.0.1:PORT");
 
 /// The environment in which programs find the library.
 const PATHS: &str = "LD_LIBRARY_PATH=target/bench/bindings/lib";
@@ -57,10 +62,10 @@ const TASKS: &[Task] = &[
             RUST_AGAIN,
             C,
             HAYWIRE,
-            ("Go, cgo", "env PATHS GOMAXPROCS=1 FOLDER/go_hello 127.0.0.1:PORT"),
-            ("Java, JNI", "env PATHS java -Djava.library.path=FOLDER -cp FOLDER Highwire 127.0.0.1:PORT"),
-            ("C#, P/Invoke under Mono", "env PATHS mono FOLDER/Hello.exe 127.0.0.1:PORT"),
-            ("Lua, LuaJIT's ffi", "env PATHS luajit bindings/lua/examples/hello.lua 127.0.0.1:PORT"),
+            GO_HELLO,
+            JAVA,
+            CSHARP,
+            LUA,
             (
                 "JavaScript, koffi",
                 "env HIGHWIRE_LIBRARY=FOLDER/lib/libhighwire.so node FOLDER/node/hello.js 127.0.0.1:PORT",
@@ -75,7 +80,7 @@ const TASKS: &[Task] = &[
         path: "/hello",
         connections: 64,
         depth: 32,
-        servers: &[RUST, RUST_AGAIN, C, HAYWIRE],
+        servers: &[RUST, RUST_AGAIN, C, HAYWIRE, GO_HELLO, JAVA, CSHARP, LUA],
     },
     Task {
         name: "allocators",

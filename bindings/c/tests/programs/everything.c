@@ -233,11 +233,13 @@ static void flood(struct talk *talk) {
     memset(text, '.', sizeof text);
     while (talk->left > 0) {
         char number[16];
-        snprintf(number, sizeof number, "%08d", 2000 - talk->left);
+        snprintf(number, sizeof number, "%08d", (2000 - talk->left) % 10000);
         memcpy(text, number, 8);
         enum highwire_result result =
             highwire_websocket_send(talk->socket, HIGHWIRE_WEBSOCKET_TEXT, text, sizeof text);
-        if (result == HIGHWIRE_AGAIN)
+        if (result == HIGHWIRE_AGAIN || talk->left > 2000)
+            talk->left += result == HIGHWIRE_OK; /* This one goes on for ever. */
+        if (result == HIGHWIRE_AGAIN || (result == HIGHWIRE_WRONG_STATE && talk->left > 2000))
             return; /* The callback comes when there is room. */
         expect(result, HIGHWIRE_OK, __LINE__);
         talk->left--;
@@ -300,6 +302,9 @@ static void talking(highwire_websocket socket, int32_t event, uint32_t code, con
         pthread_join(thread, NULL);
     } else if (length == 5 && memcmp(bytes, "flood", 5) == 0) {
         talk->left = 2000;
+        flood(talk);
+    } else if (length == 7 && memcmp(bytes, "forever", 7) == 0) {
+        talk->left = 1000000;
         flood(talk);
     } else if (length == 9 && memcmp(bytes, "subscribe", 9) == 0) {
         EXPECT(highwire_websocket_subscribe(socket, topics, "news/+", 0), HIGHWIRE_OK);
