@@ -77,12 +77,12 @@ pub use highwire_engine::client::{Bounds, Failure, Stage, Timeouts};
 use self::builder::Settings;
 use self::connect::Here;
 pub(crate) use self::send::is_idempotent;
-use crate::Method;
+use crate::server::Worker;
+use crate::{App, Method};
 use highwire_engine::context;
 use highwire_engine::time::sleep;
-use highwire_engine::{Begin, Config, Engine, Outcome, Server, Service, Worker};
-use highwire_io::{Driver, Instant, Readiness, Uring};
-use highwire_proto::Head;
+use highwire_engine::{Config, Engine};
+use highwire_io::{Instant, Readiness, Uring};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -251,28 +251,25 @@ pub(crate) struct Runtime {
     worker: AnyWorker,
 }
 
+/// Its service is an app without routes and listeners, so that a program has the code of workers once.
 enum AnyWorker {
-    Uring(Box<Worker<Uring, Nobody>>),
-    Readiness(Box<Worker<Readiness, Nobody>>),
+    Uring(Box<Worker<Uring>>),
+    Readiness(Box<Worker<Readiness>>),
 }
 
 impl Runtime {
     pub(crate) fn new(engine: Engine) -> crate::Result<Runtime> {
-        Runtime::with(Config { engine, ..Config::default() })
-    }
-
-    fn with(config: Config) -> crate::Result<Runtime> {
-        let is_needed = config.engine == Engine::Uring;
-        let wants_uring = matches!(config.engine, Engine::Auto | Engine::Uring) && cfg!(target_os = "linux");
-        let server = Server::new(|_: &_| Nobody, config)?;
+        let is_needed = engine == Engine::Uring;
+        let wants_uring = matches!(engine, Engine::Auto | Engine::Uring) && cfg!(target_os = "linux");
+        let server = App::new().configure(|config| *config = Config { engine, ..Config::default() }).server()?;
         if wants_uring {
             match Uring::new() {
-                Ok(driver) => return Ok(Runtime { worker: AnyWorker::Uring(Box::new(worker(server, driver)?)) }),
+                Ok(driver) => return Ok(Runtime { worker: AnyWorker::Uring(Box::new(server.into_worker(driver)?)) }),
                 Err(error) if is_needed => return Err(error.into()),
                 Err(_) => {}
             }
         }
-        Ok(Runtime { worker: AnyWorker::Readiness(Box::new(worker(server, Readiness::new()?)?)) })
+        Ok(Runtime { worker: AnyWorker::Readiness(Box::new(server.into_worker(Readiness::new()?)?)) })
     }
 
     pub(crate) fn block_on<F: Future>(&mut self, future: F) -> crate::Result<F::Output> {
@@ -280,30 +277,5 @@ impl Runtime {
             AnyWorker::Uring(worker) => worker.block_on(future),
             AnyWorker::Readiness(worker) => worker.block_on(future),
         }
-    }
-}
-
-fn worker<D: Driver, M>(server: Server<M>, driver: D) -> crate::Result<Worker<D, M::Service>>
-where
-    M: highwire_engine::MakeService,
-{
-    server.into_worker(driver)
-}
-
-/// The service of a worker without a server. It has no listener, so it gets no requests.
-struct Nobody;
-
-impl Service for Nobody {
-    fn route(
-        &mut self,
-        _: &Head,
-        _: &[u8],
-        _: highwire_engine::request::Caller<'_>,
-    ) -> Result<u32, Box<highwire_engine::Response>> {
-        Err(Box::new(highwire_engine::Response::new(crate::StatusCode::NOT_FOUND)))
-    }
-
-    fn begin(&mut self, _: Begin<'_>, _: &mut Option<highwire_engine::Response>) -> Outcome {
-        Outcome::Ready
     }
 }
