@@ -9,11 +9,12 @@ use crate::{Error, Result, process};
 pub(crate) const HELP: &str = "\
 Builds libhighwire, the library for C, and installs it into a folder.
 
-Usage: cargo xtask install --prefix DIR [--without-tls]
+Usage: cargo xtask install --prefix DIR [--without-tls] [--small]
 
 Options:
   --prefix DIR    the folder, such as /usr/local; it gets include/, lib/, lib/pkgconfig/ and lib/cmake/
-  --without-tls   build a smaller library without TLS and compression
+  --without-tls   leave TLS and compression out, so that the library is half as large
+  --small         optimize for size in place of speed
 
 Programs then find the library with `pkg-config --cflags --libs highwire`, or in CMake with
 `find_package(Highwire)` and `target_link_libraries(PROGRAM Highwire::highwire)`.
@@ -24,32 +25,40 @@ const SYSTEM_LIBRARIES: &str = "-lpthread -lm -ldl -lgcc_s";
 
 pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
     let prefix: Option<String> = args.value("--prefix")?;
-    let without_tls = args.flag("--without-tls");
+    let options = Options { without_tls: args.flag("--without-tls"), small: args.flag("--small") };
     args.finish()?;
     let Some(prefix) = prefix else { return Err(Error::Usage("`install` needs --prefix DIR".into())) };
-    install(root, &root.join(prefix), without_tls)
+    install(root, &root.join(prefix), options)
+}
+
+/// How to build the library.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options {
+    without_tls: bool,
+    small: bool,
 }
 
 /// Builds the library and installs it into a folder.
-pub(crate) fn install(root: &Path, prefix: &Path, without_tls: bool) -> Result<()> {
+pub(crate) fn install(root: &Path, prefix: &Path, options: Options) -> Result<()> {
     let version = version(root)?;
     let major = version.split('.').next().unwrap_or_default();
     let soname = format!("libhighwire.so.{major}");
     let mut features = vec!["--lib"];
-    if without_tls {
+    if options.without_tls {
         features.push("--no-default-features");
     }
     // Each kind on its own, because only the shared library has a name for the loader.
-    for (kind, options) in [("staticlib", None), ("cdylib", Some(format!("link-arg=-Wl,-soname,{soname}")))] {
+    let profile = if options.small { "small" } else { "release" };
+    for (kind, link) in [("staticlib", None), ("cdylib", Some(format!("link-arg=-Wl,-soname,{soname}")))] {
         let mut command = Command::new("cargo");
-        command.current_dir(root).args(["rustc", "--release", "-p", "highwire-c", "--target-dir", "target"]);
+        command.current_dir(root).args(["rustc", "--profile", profile, "-p", "highwire-c", "--target-dir", "target"]);
         command.args(&features).args(["--crate-type", kind]);
-        if let Some(option) = options {
+        if let Some(option) = link {
             command.args(["--", "-C", &option]);
         }
         process::run_shown(&mut command)?;
     }
-    let built = root.join("target/release");
+    let built = root.join("target").join(profile);
     let lib = prefix.join("lib");
     let place = |folder: &Path| std::fs::create_dir_all(folder).map_err(|error| Error::doing(folder.display(), error));
     for folder in ["include", "lib/pkgconfig", "lib/cmake/Highwire"] {
