@@ -101,6 +101,33 @@ fn java() {
     ask(command, "Java");
 }
 
+/// Returns the folder of an installed JDK of version 22 or later, which has the Foreign Function API.
+fn foreign_jdk() -> Option<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|entry| entry.path());
+    let version = |folder: &PathBuf| -> Option<u32> {
+        let release = std::fs::read_to_string(folder.join("release")).ok()?;
+        let version = release.lines().find_map(|line| line.strip_prefix("JAVA_VERSION=\""))?;
+        version.split(['.', '"']).next()?.parse().ok()
+    };
+    let given = std::env::var_os("JAVA_HOME").map(PathBuf::from);
+    let mut found = given.into_iter().chain(folders).filter(|folder| folder.join("bin/javac").exists());
+    found.find(|folder| version(folder).is_some_and(|version| version >= 22))
+}
+
+#[test]
+fn java_without_jni() {
+    let Some(jdk) = foreign_jdk() else { return println!("not run: there is no JDK 22 or later") };
+    let out = libraries().join("java-foreign");
+    std::fs::create_dir_all(&out).expect("a folder");
+    let mut command = Command::new(jdk.join("bin/javac"));
+    command.arg("-d").arg(&out).arg(bindings().join("java/examples/HighwireForeign.java"));
+    let built = command.output().expect("javac");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let mut command = Command::new(jdk.join("bin/java"));
+    command.args(["--enable-native-access=ALL-UNNAMED", "-cp"]).arg(&out).arg("HighwireForeign");
+    ask(command, "Java without JNI");
+}
+
 #[test]
 fn node() {
     if !has("node") || !has("npm") {
