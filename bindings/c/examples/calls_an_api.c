@@ -6,6 +6,7 @@
 #include <highwire.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static highwire_client client;
 
@@ -25,20 +26,38 @@ static void answer(enum highwire_result result, highwire_reply reply, void *data
     free(request);
 }
 
+/* Writes a text as a segment of a path, with a NUL. Returns 0 if it does not fit. */
+static int encode(char *out, size_t room, const char *text, size_t length) {
+    static const char PLAIN[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_~";
+    size_t used = 0;
+    for (size_t at = 0; at < length; at++) {
+        if (used + 4 > room)
+            return 0;
+        if (text[at] != 0 && strchr(PLAIN, text[at]) != NULL)
+            out[used++] = text[at];
+        else
+            used += (size_t)snprintf(out + used, 4, "%%%02X", (unsigned)(unsigned char)text[at]);
+    }
+    out[used] = 0;
+    return used > 0;
+}
+
 static void weather(highwire_request request, void *data) {
     highwire_string city;
     highwire_call call = 0;
-    char url[512];
+    char path[512];
     highwire_request *kept = (highwire_request *)malloc(sizeof *kept);
-    const char *api = (const char *)data;
-    /* The path is percent-encoded already, unlike the parameter. */
-    if (kept != NULL && highwire_request_path(request, &city) == HIGHWIRE_OK && city.length < 256 &&
-        (size_t)snprintf(url, sizeof url, "%s%.*s", api, (int)city.length - 9, city.data + 9) < sizeof url) {
+    (void)data;
+    /* The encoded city can neither leave the API's folder nor name another host. */
+    if (kept != NULL && highwire_request_param(request, "city", &city) == HIGHWIRE_OK &&
+        encode(path, sizeof path, city.data, city.length) && highwire_call_new(client, "GET", path, &call) == HIGHWIRE_OK) {
         *kept = request;
-        if (highwire_call_new(client, "GET", url, &call) == HIGHWIRE_OK &&
-            highwire_call_header(call, "Accept", "text/plain") == HIGHWIRE_OK &&
-            highwire_call_send(call, answer, kept) == HIGHWIRE_OK)
-            return; /* The request is answered later. */
+        if (highwire_call_header(call, "Accept", "text/plain") == HIGHWIRE_OK) {
+            if (highwire_call_send(call, answer, kept) == HIGHWIRE_OK)
+                return; /* The request is answered later. */
+        } else {
+            highwire_call_free(call);
+        }
     }
     highwire_respond(request, 500, NULL, NULL, 0);
     free(kept);
@@ -48,9 +67,8 @@ int main(int argc, char **argv) {
     highwire_app app;
     highwire_server server;
     if (highwire_client_new(&client) || highwire_client_set(client, HIGHWIRE_CLIENT_TIMEOUT_MS, 5000) ||
-        highwire_app_new(&app) ||
-        highwire_app_route(app, "GET", "/weather/{city}", HIGHWIRE_BODY_NONE, weather,
-                           argc > 2 ? argv[2] : (char *)"http://127.0.0.1:9000/") ||
+        highwire_client_set_text(client, HIGHWIRE_CLIENT_BASE_URL, argc > 2 ? argv[2] : "http://127.0.0.1:9000/") ||
+        highwire_app_new(&app) || highwire_app_route(app, "GET", "/weather/{city}", HIGHWIRE_BODY_NONE, weather, NULL) ||
         highwire_server_new(app, &server) || highwire_server_listen(server, argc > 1 ? argv[1] : "127.0.0.1:8080")) {
         fprintf(stderr, "%s\n", highwire_last_error());
         return 1;
@@ -58,6 +76,7 @@ int main(int argc, char **argv) {
     printf("http://%s\n", highwire_server_address(server, 0));
     fflush(stdout);
     int result = highwire_server_run(server) == HIGHWIRE_OK ? 0 : 1;
+    highwire_server_free(server);
     highwire_client_free(client);
     return result;
 }

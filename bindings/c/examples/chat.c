@@ -15,8 +15,8 @@ static const char PAGE[] =
     "li{overflow-wrap:anywhere}form{display:flex;gap:.5em}input{flex:1;font:inherit;min-width:0}</style>"
     "<h1>Chat</h1><form><input aria-label=Message autofocus><button>Send</button></form><ul></ul><script>\n"
     "const list = document.querySelector('ul'), input = document.querySelector('input');\n"
-    "const socket = new WebSocket(location.href.replace('http', 'ws') + 'chat?name=' + encodeURIComponent(\n"
-    "    new URLSearchParams(location.search).get('name') || 'guest'));\n"
+    "const name = new URLSearchParams(location.search).get('name') || 'guest';\n"
+    "const socket = new WebSocket(location.origin.replace('http', 'ws') + '/chat?name=' + encodeURIComponent(name));\n"
     "socket.onmessage = event => {\n"
     "    const item = document.createElement('li');\n"
     "    item.textContent = event.data;\n"
@@ -42,7 +42,8 @@ static void publish(const char *name, const void *text, size_t length) {
         return;
     memcpy(line, name, before);
     memcpy(line + before, ": ", 2);
-    memcpy(line + before + 2, text, length);
+    if (length > 0)
+        memcpy(line + before + 2, text, length);
     highwire_topics_publish(topics, "chat/lobby", HIGHWIRE_WEBSOCKET_TEXT, line, before + 2 + length);
     free(line);
 }
@@ -70,7 +71,8 @@ static void open_chat(highwire_request request, void *data) {
     highwire_string given;
     const struct highwire_websocket_settings settings = {NULL, NULL, 4096, 0, 0};
     (void)data;
-    if (highwire_request_query_param(request, "name", &given) != HIGHWIRE_OK || given.length == 0 || given.length > 40) {
+    if (highwire_request_query_param(request, "name", &given) != HIGHWIRE_OK || given.length == 0 || given.length > 40 ||
+        memchr(given.data, 0, given.length) != NULL) {
         highwire_respond(request, 400, "text/plain", "a name has 1 to 40 bytes\n", 25);
         return;
     }
@@ -81,7 +83,7 @@ static void open_chat(highwire_request request, void *data) {
     }
     memcpy(name, given.data, given.length);
     name[given.length] = 0;
-    /* Otherwise the library has answered already, and the callback is never called. */
+    /* If it fails because the request opens no WebSocket, the library has answered it. The callback is then never called. */
     if (highwire_respond_websocket(request, &settings, chat, name, NULL) != HIGHWIRE_OK)
         free(name);
 }
@@ -99,6 +101,7 @@ int main(int argc, char **argv) {
     printf("http://%s\n", highwire_server_address(server, 0));
     fflush(stdout);
     int result = highwire_server_run(server) == HIGHWIRE_OK ? 0 : 1;
+    highwire_server_free(server);
     highwire_topics_free(topics);
     return result;
 }

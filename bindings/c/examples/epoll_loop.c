@@ -2,7 +2,9 @@
  *
  *     cc epoll_loop.c $(pkg-config --cflags --libs highwire) -o epoll_loop && ./epoll_loop 127.0.0.1:8080
  */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <highwire.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -55,8 +55,12 @@ static void add(highwire_request request, void *data) {
         cJSON *note = cJSON_CreateObject();
         cJSON_AddNumberToObject(note, "id", cJSON_GetArraySize(notes) + 1);
         cJSON_AddStringToObject(note, "text", text);
-        cJSON_AddItemToArray(notes, note);
-        answer(request, 201, note);
+        if (cJSON_AddItemToArray(notes, note)) {
+            answer(request, 201, note);
+        } else {
+            cJSON_Delete(note);
+            refuse(request, 500, "there is no memory");
+        }
     }
     cJSON_Delete(given);
 }
@@ -65,6 +69,8 @@ int main(int argc, char **argv) {
     highwire_app app;
     highwire_server server;
     notes = cJSON_CreateArray();
+    if (notes == NULL)
+        return 1;
     if (highwire_app_new(&app) || highwire_app_set(app, HIGHWIRE_WORKERS, 1) ||
         highwire_app_route(app, "GET", "/notes", HIGHWIRE_BODY_NONE, list, NULL) ||
         highwire_app_route(app, "POST", "/notes", HIGHWIRE_BODY_WHOLE, add, NULL) || highwire_server_new(app, &server) ||
@@ -75,6 +81,7 @@ int main(int argc, char **argv) {
     printf("http://%s\n", highwire_server_address(server, 0));
     fflush(stdout);
     int result = highwire_server_run(server) == HIGHWIRE_OK ? 0 : 1;
+    highwire_server_free(server);
     cJSON_Delete(notes);
     return result;
 }

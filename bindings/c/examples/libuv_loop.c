@@ -1,6 +1,6 @@
 /* A server inside a libuv loop (Debian: libuv1-dev), which also has a timer. SIGINT and SIGTERM stop it.
  *
- *     cc libuv_loop.c $(pkg-config --cflags --libs highwire libuv) -o libuv_loop && ./libuv_loop 127.0.0.1:8080
+ *     cc -std=gnu99 libuv_loop.c $(pkg-config --cflags --libs highwire libuv) -o libuv_loop && ./libuv_loop 127.0.0.1:8080
  */
 #include <highwire.h>
 #include <signal.h>
@@ -28,9 +28,10 @@ static void on_tick(uv_timer_t *handle) {
 
 static void turn(uv_poll_t *handle, int status, int events) {
     int ended = 0;
-    (void)status;
     (void)events;
-    if (highwire_loop_turn(server_loop, &ended) != HIGHWIRE_OK)
+    if (status < 0)
+        fprintf(stderr, "%s\n", uv_strerror(status));
+    else if (highwire_loop_turn(server_loop, &ended) != HIGHWIRE_OK)
         fprintf(stderr, "%s\n", highwire_last_error());
     else if (!ended)
         return;

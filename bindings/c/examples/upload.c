@@ -1,4 +1,5 @@
-/* Counts the bytes of an upload of any size as they arrive, and never holds more than one part.
+/* Counts the bytes of an upload as they arrive, and never holds more than one part. Set HIGHWIRE_STREAMED_BODY_BYTES for larger
+ * ones than its default.
  *
  *     cc upload.c $(pkg-config --cflags --libs highwire) -o upload && ./upload 127.0.0.1:8080
  *     curl --data-binary @FILE 127.0.0.1:8080/upload
@@ -11,14 +12,17 @@ static void part(highwire_request request, enum highwire_result result, const vo
     unsigned long long *count = (unsigned long long *)data;
     (void)bytes;
     if (result != HIGHWIRE_OK) {
-        /* The client is gone. The answer frees the request. */
+        /* The body does not come whole. The answer frees the request; the client gets one if it is still there. */
         highwire_respond(request, 400, NULL, NULL, 0);
         free(count);
         return;
     }
     *count += length;
     if (length > 0) {
-        highwire_request_read(request, part, count);
+        if (highwire_request_read(request, part, count) != HIGHWIRE_OK) {
+            highwire_respond(request, 500, NULL, NULL, 0);
+            free(count);
+        }
         return;
     }
     char text[64];

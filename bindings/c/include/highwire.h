@@ -58,7 +58,7 @@ typedef enum highwire_body_use {
     HIGHWIRE_DEFERRED = 16,
 } highwire_body_use;
 
-// A setting of `highwire_app_set`. Times are in milliseconds, and 0 turns them off, but for the last two. Sizes are in bytes.
+// A setting of `highwire_app_set`. Times are in milliseconds, and 0 turns them off; for `HIGHWIRE_LINGER_MS` and `HIGHWIRE_SHUTDOWN_MS`, 0 means no waiting. Sizes are in bytes.
 // docs/limits.md has the defaults and their reasons.
 typedef enum highwire_option {
     // The number of workers; 0 means one for each CPU.
@@ -134,7 +134,8 @@ typedef enum highwire_websocket_event {
     HIGHWIRE_WEBSOCKET_END = 17,
 } highwire_websocket_event;
 
-// A setting of a client that is a number. Times are in milliseconds. But for redirects and retries, 0 leaves the setting as it is.
+// A setting of a client that is a number. Times are in milliseconds. The value 0 changes nothing, except for
+// `HIGHWIRE_CLIENT_REDIRECTS` and `HIGHWIRE_CLIENT_RETRIES`.
 typedef enum highwire_client_option {
     // The time for a whole call, from the look-up of the name to the end of the body. There is no limit by default.
     HIGHWIRE_CLIENT_TIMEOUT_MS = 1,
@@ -142,15 +143,15 @@ typedef enum highwire_client_option {
     HIGHWIRE_CLIENT_CONNECT_MS = 2,
     // The most bytes of a body that is received whole; 64 MiB by default.
     HIGHWIRE_CLIENT_BODY_BYTES = 3,
-    // The most redirects that are followed; 10 by default. Another one is an error, but for 0, which gives the redirect itself.
+    // The most redirects that are followed; 10 by default. More are an error. With 0, the redirect itself is the reply.
     HIGHWIRE_CLIENT_REDIRECTS = 4,
     // The most further attempts after lost connections; 3 by default.
     HIGHWIRE_CLIENT_RETRIES = 5,
-    // The version of HTTP: 0 to agree on one under TLS and HTTP/1.1 without, 10, 11, or 20, also without TLS.
+    // The version of HTTP: 10, 11, or 20, also without TLS. By default, 11 without TLS, and 11 or 20 with TLS, as the server likes.
     HIGHWIRE_CLIENT_HTTP = 6,
     // 1 refuses URLs without TLS, also in redirects.
     HIGHWIRE_CLIENT_HTTPS_ONLY = 7,
-    // The interface to the kernel of the client's own thread: 0 for io_uring or else epoll, 1 for io_uring, 2 for epoll.
+    // The interface to the kernel of the client's own thread: 1 for io_uring, 2 for epoll. By default, io_uring or else epoll.
     HIGHWIRE_CLIENT_ENGINE = 8,
 } highwire_client_option;
 
@@ -168,8 +169,8 @@ typedef enum highwire_client_text {
     HIGHWIRE_CLIENT_ROOT_FILE = 5,
 } highwire_client_text;
 
-// Functions that allocate memory. Any thread may call them, at the same time. Alignments are powers of two. A function that
-// fails returns NULL, which ends the process if the library cannot go on without the memory. They must not call the library.
+// Functions that allocate memory. Any thread may call them, at the same time. Alignments are powers of two. On failure they
+// return NULL; the library may then abort the process. They must not call the library.
 typedef struct highwire_allocator {
     // Returns memory of this size, which is not 0, and this alignment.
     void *(*allocate)(size_t size, size_t alignment, void *data);
@@ -209,7 +210,8 @@ typedef uint64_t highwire_reply;
 // `highwire_last_error` has the reason.
 typedef void (*highwire_reply_callback)(enum highwire_result result, highwire_reply reply, void *data);
 
-// Bytes that the library owns. They do not end with a NUL. Print them with `%.*s`.
+// Bytes that the library owns. They do not end with a NUL, and decoded ones may contain one. Print them with `%.*s` and
+// `(int)string.length`, if `data` is not NULL.
 typedef struct highwire_string {
     // The first byte, or NULL if there is nothing.
     const char *data;
@@ -262,8 +264,9 @@ typedef uint64_t highwire_response;
 typedef uint64_t highwire_stream;
 
 // Is called on the worker's thread when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
-// `HIGHWIRE_GONE` when the client is gone. It is not called after the stream has ended; but if another thread ends the stream,
-// a call may be running, so end it in the callback or let both agree.
+// `HIGHWIRE_GONE` when the client is gone. It is not called after the stream has ended. If another thread
+// ends the stream, the callback may still be running, so do not free `data` before it has returned; ending the stream in the
+// callback avoids that.
 typedef void (*highwire_stream_callback)(highwire_stream stream, enum highwire_result result, void *data);
 
 // A set of topics.
@@ -333,7 +336,7 @@ enum highwire_result highwire_app_server_name(highwire_app app, const char *name
 // Makes a client with the default settings. Set others before its first call.
 enum highwire_result highwire_client_new(highwire_client *out);
 
-// Frees a client. Calls that were sent still end.
+// Frees a client. Calls that were sent go on, and their callbacks are still called.
 enum highwire_result highwire_client_free(highwire_client client);
 
 // Changes a setting of a client: see `highwire_client_option`.
@@ -342,8 +345,12 @@ enum highwire_result highwire_client_set(highwire_client client, int32_t option,
 // Changes a setting of a client that is a text: see `highwire_client_text`.
 enum highwire_result highwire_client_set_text(highwire_client client, int32_t option, const char *value);
 
-// Begins a call: a method such as `GET`, and a URL, which may be relative to the client's base.
-enum highwire_result highwire_call_new(highwire_client client, const char *method, const char *url, highwire_call *out);
+// Begins a call: a method such as `GET`, and a URL. With `HIGHWIRE_CLIENT_BASE_URL` it may be relative to that, but a full URL, or one
+// that begins with `//`, still names another host: encode what a user has typed.
+enum highwire_result highwire_call_new(highwire_client client,
+                                       const char *method,
+                                       const char *url,
+                                       highwire_call *out);
 
 // Adds a header field. The library writes `Host` and the fields that frame the message itself.
 enum highwire_result highwire_call_header(highwire_call call, const char *name, const char *value);
@@ -366,15 +373,14 @@ enum highwire_result highwire_call_free(highwire_call call);
 
 // Sends a call, whose handle is invalid from now on. The callback is called once, later. In a handler or a callback on a worker's
 // thread, the call runs on that worker, and the callback is called on its thread; elsewhere, on a thread of the client, maybe before
-// this call has returned. After an error the callback is not called.
+// this call has returned. If this call fails, the callback is not called; the call is freed in any case but `HIGHWIRE_NULL`.
 enum highwire_result highwire_call_send(highwire_call call,
                                         highwire_reply_callback callback,
                                         void *data);
 
-// Sends a call, whose handle is invalid from now on, and waits for the reply. Not for handlers and callbacks: their own worker would
-// wait for itself.
-enum highwire_result highwire_call_wait(highwire_call call,
-                                        highwire_reply *out);
+// Sends a call, whose handle is invalid from now on, and waits for the reply. In a handler or a callback it returns
+// `HIGHWIRE_WRONG_THREAD`.
+enum highwire_result highwire_call_wait(highwire_call call, highwire_reply *out);
 
 // Gives the status of a reply.
 enum highwire_result highwire_reply_status(highwire_reply reply, uint32_t *out);
@@ -402,7 +408,8 @@ enum highwire_result highwire_reply_body(highwire_reply reply, struct highwire_s
 enum highwire_result highwire_reply_free(highwire_reply reply);
 
 // Runs the server inside a loop of this thread, with one worker. `engine` is 0 for io_uring or else epoll, 1 for io_uring, 2
-// for epoll. The server's handle then only frees it.
+// for epoll. The server's handle then only gives its addresses and frees it.
+// `HIGHWIRE_WORKERS` and `HIGHWIRE_ENGINE` do not count. Free the loop before the server.
 //
 // Wait until `highwire_loop_descriptor` is readable, without a timeout, and then call `highwire_loop_turn`. Call that once before the
 // first wait, too.
@@ -433,7 +440,8 @@ enum highwire_result highwire_app_files(highwire_app app,
                                         int32_t lists);
 
 // Passes the lines of the log to a callback: those of this level and below, 1 to 3. It can be set once in a process, before
-// servers start. Without it there is no log.
+// servers start. Without it there is no log. The callback must not call functions of
+// servers: a server that is starting would wait for itself.
 enum highwire_result highwire_set_log(int32_t level,
                                       highwire_log_callback callback,
                                       void *data);
@@ -445,10 +453,9 @@ enum highwire_result highwire_set_log(int32_t level,
 // The request is deferred, so it must be answered later.
 enum highwire_result highwire_request_read(highwire_request request, highwire_part_callback callback, void *data);
 
-// Gives the method, such as `GET`. Strings of a request are valid until its handler returns; those of a deferred request until
-// it is answered.
-enum highwire_result highwire_request_method(highwire_request request,
-                                             struct highwire_string *out);
+// Gives the method, such as `GET`. Strings are valid until the request's handler returns; those that are given
+// after `highwire_request_defer`, or after the handler has returned, are valid until the request is answered.
+enum highwire_result highwire_request_method(highwire_request request, struct highwire_string *out);
 
 // Gives the whole target as it was sent.
 enum highwire_result highwire_request_target(highwire_request request, struct highwire_string *out);
@@ -477,8 +484,8 @@ enum highwire_result highwire_request_header_at(highwire_request request,
 // Gives the decoded value of a parameter of the route's path, such as `id` of `/users/{id}`, or `HIGHWIRE_NOT_FOUND`.
 enum highwire_result highwire_request_param(highwire_request request, const char *name, struct highwire_string *out);
 
-// Gives the decoded value of the first parameter of that name in the query, or `HIGHWIRE_NOT_FOUND`. A name without a value
-// has an empty one.
+// Gives the decoded value of the first parameter of that name in the query, or `HIGHWIRE_NOT_FOUND`, also if the
+// value is not UTF-8. A name without a value has an empty one.
 enum highwire_result highwire_request_query_param(highwire_request request,
                                                   const char *name,
                                                   struct highwire_string *out);
@@ -612,10 +619,11 @@ enum highwire_result highwire_respond_stream(highwire_request request,
                                              void *data,
                                              highwire_stream *out);
 
-// Sends a part of the body. The bytes are copied. Any thread may do that, but not two at the same time, because the order
-// would be by chance.
+// Sends a part of the body. The bytes are copied. Any thread may do that, but not two at the same time: the order would be
+// undefined.
 //
-// Returns `HIGHWIRE_AGAIN` if 256 KiB wait for the client already; the callback is called when there is room. Returns
+// Returns `HIGHWIRE_AGAIN`, and takes nothing, if the part does not fit into the 256 KiB that may wait for the client; the callback is
+// called when there is room, maybe before this call has returned. A part of any length fits if nothing waits. Returns
 // `HIGHWIRE_GONE` if the client is gone.
 enum highwire_result highwire_stream_write(highwire_stream stream,
                                            const void *part,
@@ -657,10 +665,11 @@ enum highwire_result highwire_websocket_unsubscribe(highwire_websocket socket,
                                                     const char *filter);
 
 // Answers a request with a WebSocket, over HTTP/1 and HTTP/2. The route's method is GET, and the call must be in its handler.
-// `settings` may be NULL. The handle is also given to each call of `callback`, the first one after the handler has returned.
+// `settings` and `out` may be NULL. The handle is also given to each call of `callback`, the first one after the handler has returned.
 //
 // If the request opens no WebSocket, or comes from a page of a foreign origin, the library answers it with an error, and returns
-// `HIGHWIRE_INVALID_ARGUMENT`. After `HIGHWIRE_OK`, the callback is called with `HIGHWIRE_WEBSOCKET_END` once, in any case.
+// `HIGHWIRE_INVALID_ARGUMENT`. After any other error the request is still to be answered, and the callback is never called. To look
+// something up first, open the connection and close it with a code of your own, such as 4401. After `HIGHWIRE_OK`, the callback is called with `HIGHWIRE_WEBSOCKET_END` once, in any case.
 enum highwire_result highwire_respond_websocket(highwire_request request,
                                                 const struct highwire_websocket_settings *settings,
                                                 highwire_websocket_callback callback,

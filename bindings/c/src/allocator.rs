@@ -7,8 +7,8 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Functions that allocate memory. Any thread may call them, at the same time. Alignments are powers of two. A function that
-/// fails returns NULL, which ends the process if the library cannot go on without the memory. They must not call the library.
+/// Functions that allocate memory. Any thread may call them, at the same time. Alignments are powers of two. On failure they
+/// return NULL; the library may then abort the process. They must not call the library.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct highwire_allocator {

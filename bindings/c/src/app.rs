@@ -29,7 +29,7 @@ pub enum highwire_body_use {
     HIGHWIRE_DEFERRED = 16,
 }
 
-/// A setting of `highwire_app_set`. Times are in milliseconds, and 0 turns them off, but for the last two. Sizes are in bytes.
+/// A setting of `highwire_app_set`. Times are in milliseconds, and 0 turns them off; for `HIGHWIRE_LINGER_MS` and `HIGHWIRE_SHUTDOWN_MS`, 0 means no waiting. Sizes are in bytes.
 /// docs/limits.md has the defaults and their reasons.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

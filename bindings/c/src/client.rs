@@ -28,7 +28,8 @@ pub type highwire_call = u64;
 /// The response of another server.
 pub type highwire_reply = u64;
 
-/// A setting of a client that is a number. Times are in milliseconds. But for redirects and retries, 0 leaves the setting as it is.
+/// A setting of a client that is a number. Times are in milliseconds. The value 0 changes nothing, except for
+/// `HIGHWIRE_CLIENT_REDIRECTS` and `HIGHWIRE_CLIENT_RETRIES`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum highwire_client_option {
@@ -38,15 +39,15 @@ pub enum highwire_client_option {
     HIGHWIRE_CLIENT_CONNECT_MS = 2,
     /// The most bytes of a body that is received whole; 64 MiB by default.
     HIGHWIRE_CLIENT_BODY_BYTES = 3,
-    /// The most redirects that are followed; 10 by default. Another one is an error, but for 0, which gives the redirect itself.
+    /// The most redirects that are followed; 10 by default. More are an error. With 0, the redirect itself is the reply.
     HIGHWIRE_CLIENT_REDIRECTS = 4,
     /// The most further attempts after lost connections; 3 by default.
     HIGHWIRE_CLIENT_RETRIES = 5,
-    /// The version of HTTP: 0 to agree on one under TLS and HTTP/1.1 without, 10, 11, or 20, also without TLS.
+    /// The version of HTTP: 10, 11, or 20, also without TLS. By default, 11 without TLS, and 11 or 20 with TLS, as the server likes.
     HIGHWIRE_CLIENT_HTTP = 6,
     /// 1 refuses URLs without TLS, also in redirects.
     HIGHWIRE_CLIENT_HTTPS_ONLY = 7,
-    /// The interface to the kernel of the client's own thread: 0 for io_uring or else epoll, 1 for io_uring, 2 for epoll.
+    /// The interface to the kernel of the client's own thread: 1 for io_uring, 2 for epoll. By default, io_uring or else epoll.
     HIGHWIRE_CLIENT_ENGINE = 8,
 }
 
@@ -154,7 +155,7 @@ pub unsafe extern "C" fn highwire_client_new(out: *mut highwire_client) -> highw
     })
 }
 
-/// Frees a client. Calls that were sent still end.
+/// Frees a client. Calls that were sent go on, and their callbacks are still called.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_client_free(client: highwire_client) -> highwire_result {
     guarded(|| CLIENTS.remove(client).map(drop))
@@ -303,7 +304,8 @@ fn with_client<R>(
     }
 }
 
-/// Begins a call: a method such as `GET`, and a URL, which may be relative to the client's base.
+/// Begins a call: a method such as `GET`, and a URL. With `HIGHWIRE_CLIENT_BASE_URL` it may be relative to that, but a full URL, or one
+/// that begins with `//`, still names another host: encode what a user has typed.
 ///
 /// # Safety
 /// `method` and `url` must be NULL or end with a NUL; `out` must be NULL or point to a `highwire_call`.
@@ -529,7 +531,7 @@ fn send(call: highwire_call, receiver: Receiver) -> Result<(), Failed> {
 
 /// Sends a call, whose handle is invalid from now on. The callback is called once, later. In a handler or a callback on a worker's
 /// thread, the call runs on that worker, and the callback is called on its thread; elsewhere, on a thread of the client, maybe before
-/// this call has returned. After an error the callback is not called.
+/// this call has returned. If this call fails, the callback is not called; the call is freed in any case but `HIGHWIRE_NULL`.
 ///
 /// # Safety
 /// `callback` must be a function of its type.
@@ -545,8 +547,8 @@ pub unsafe extern "C" fn highwire_call_send(
     })
 }
 
-/// Sends a call, whose handle is invalid from now on, and waits for the reply. Not for handlers and callbacks: their own worker would
-/// wait for itself.
+/// Sends a call, whose handle is invalid from now on, and waits for the reply. In a handler or a callback it returns
+/// `HIGHWIRE_WRONG_THREAD`.
 ///
 /// # Safety
 /// `out` must be NULL or point to a `highwire_reply`.

@@ -45,7 +45,8 @@ thread_local! {
 const KIND: u64 = (crate::handles::Kind::Loop as u64) << 56;
 
 /// Runs the server inside a loop of this thread, with one worker. `engine` is 0 for io_uring or else epoll, 1 for io_uring, 2
-/// for epoll. The server's handle then only frees it.
+/// for epoll. The server's handle then only gives its addresses and frees it.
+/// `HIGHWIRE_WORKERS` and `HIGHWIRE_ENGINE` do not count. Free the loop before the server.
 ///
 /// Wait until `highwire_loop_descriptor` is readable, without a timeout, and then call `highwire_loop_turn`. Call that once before the
 /// first wait, too.

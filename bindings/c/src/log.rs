@@ -69,7 +69,8 @@ impl Subscriber for Lines {
 }
 
 /// Passes the lines of the log to a callback: those of this level and below, 1 to 3. It can be set once in a process, before
-/// servers start. Without it there is no log.
+/// servers start. Without it there is no log. The callback must not call functions of
+/// servers: a server that is starting would wait for itself.
 ///
 /// # Safety
 /// `callback` must be a function of its type.

@@ -22,7 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A request: a number that is never used again.
 pub type highwire_request = u64;
 
-/// Bytes that the library owns. They do not end with a NUL. Print them with `%.*s`.
+/// Bytes that the library owns. They do not end with a NUL, and decoded ones may contain one. Print them with `%.*s` and
+/// `(int)string.length`, if `data` is not NULL.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct highwire_string {
@@ -286,8 +287,8 @@ fn string(text: &str) -> Option<highwire_string> {
     Some(highwire_string::of(text.as_bytes()))
 }
 
-/// Gives the method, such as `GET`. Strings of a request are valid until its handler returns; those of a deferred request until
-/// it is answered.
+/// Gives the method, such as `GET`. Strings are valid until the request's handler returns; those that are given
+/// after `highwire_request_defer`, or after the handler has returned, are valid until the request is answered.
 ///
 /// # Safety
 /// `out` must be NULL or point to a `highwire_string`.
@@ -443,8 +444,8 @@ pub unsafe extern "C" fn highwire_request_param(
     }
 }
 
-/// Gives the decoded value of the first parameter of that name in the query, or `HIGHWIRE_NOT_FOUND`. A name without a value
-/// has an empty one.
+/// Gives the decoded value of the first parameter of that name in the query, or `HIGHWIRE_NOT_FOUND`, also if the
+/// value is not UTF-8. A name without a value has an empty one.
 ///
 /// # Safety
 /// As [`highwire_request_header`].

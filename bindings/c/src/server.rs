@@ -222,7 +222,14 @@ pub extern "C" fn highwire_server_serve(server: highwire_server) -> highwire_res
         let idle = begin(server)?;
         let shared = SERVERS.get(server)?;
         *lock(&shared.state) = State::Serving;
-        let result = engine(idle.serve(|handle| *lock(&shared.run) = Some(Arc::new(handle))));
+        // Handlers that run before the handle is here wait in `with_handle`.
+        let mut place = Some(lock(&shared.run));
+        let result = engine(idle.serve(|handle| {
+            if let Some(mut place) = place.take() {
+                *place = Some(Arc::new(handle));
+            }
+        }));
+        drop(place);
         *lock(&shared.state) = State::Elsewhere;
         result
     })

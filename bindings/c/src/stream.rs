@@ -27,8 +27,9 @@ pub type highwire_stream = u64;
 const ROOM: usize = 256 * 1024;
 
 /// Is called on the worker's thread when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
-/// `HIGHWIRE_GONE` when the client is gone. It is not called after the stream has ended; but if another thread ends the stream,
-/// a call may be running, so end it in the callback or let both agree.
+/// `HIGHWIRE_GONE` when the client is gone. It is not called after the stream has ended. If another thread
+/// ends the stream, the callback may still be running, so do not free `data` before it has returned; ending the stream in the
+/// callback avoids that.
 pub type highwire_stream_callback =
     Option<unsafe extern "C" fn(stream: highwire_stream, result: highwire_result, data: *mut c_void)>;
 
@@ -199,10 +200,11 @@ pub(crate) fn push(stream: highwire_stream, part: &[u8]) -> Result<bool, Failed>
     Ok(has_room)
 }
 
-/// Sends a part of the body. The bytes are copied. Any thread may do that, but not two at the same time, because the order
-/// would be by chance.
+/// Sends a part of the body. The bytes are copied. Any thread may do that, but not two at the same time: the order would be
+/// undefined.
 ///
-/// Returns `HIGHWIRE_AGAIN` if 256 KiB wait for the client already; the callback is called when there is room. Returns
+/// Returns `HIGHWIRE_AGAIN`, and takes nothing, if the part does not fit into the 256 KiB that may wait for the client; the callback is
+/// called when there is room, maybe before this call has returned. A part of any length fits if nothing waits. Returns
 /// `HIGHWIRE_GONE` if the client is gone.
 ///
 /// # Safety

@@ -356,10 +356,11 @@ impl Settings<'_> {
 }
 
 /// Answers a request with a WebSocket, over HTTP/1 and HTTP/2. The route's method is GET, and the call must be in its handler.
-/// `settings` may be NULL. The handle is also given to each call of `callback`, the first one after the handler has returned.
+/// `settings` and `out` may be NULL. The handle is also given to each call of `callback`, the first one after the handler has returned.
 ///
 /// If the request opens no WebSocket, or comes from a page of a foreign origin, the library answers it with an error, and returns
-/// `HIGHWIRE_INVALID_ARGUMENT`. After `HIGHWIRE_OK`, the callback is called with `HIGHWIRE_WEBSOCKET_END` once, in any case.
+/// `HIGHWIRE_INVALID_ARGUMENT`. After any other error the request is still to be answered, and the callback is never called. To look
+/// something up first, open the connection and close it with a code of your own, such as 4401. After `HIGHWIRE_OK`, the callback is called with `HIGHWIRE_WEBSOCKET_END` once, in any case.
 ///
 /// # Safety
 /// `settings` must be NULL or point to settings whose texts are NULL or end with a NUL; `callback` must be a function of its

@@ -202,6 +202,16 @@ fn a_program_can_allocate_for_the_library() {
     }
 }
 
+/// The request waits at the listener before the server starts.
+#[test]
+fn the_first_request_can_stop_the_server() {
+    for _ in 0..20 {
+        let running = Running::start(Command::new(compile("tests/programs/allocator.c", C99)));
+        assert_eq!(body(&get(&running.address, "/stop")), "stop");
+        running.end();
+    }
+}
+
 #[test]
 fn a_handler_calls_an_api() {
     let api = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The folder of this crate.
 pub(crate) fn root() -> &'static Path {
@@ -128,11 +129,24 @@ impl Running {
         self.child.id()
     }
 
-    /// Waits for the end of the program, which must be a success. Returns what it has printed to standard error.
+    /// Waits at most two minutes for the end of the program, which must be a success. Returns what it has printed to standard
+    /// error.
     pub(crate) fn end(mut self) -> String {
-        let mut said = String::new();
-        let _ = self.child.stderr.take().expect("a pipe").read_to_string(&mut said);
-        let status = self.child.wait().expect("a status");
+        let mut stderr = self.child.stderr.take().expect("a pipe");
+        let reader = std::thread::spawn(move || {
+            let mut said = String::new();
+            let _ = stderr.read_to_string(&mut said);
+            said
+        });
+        let until = Instant::now() + Duration::from_secs(120);
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("a status") {
+                break status;
+            }
+            assert!(Instant::now() < until, "the program does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let said = reader.join().expect("the messages");
         assert!(status.success(), "{status}:\n{said}");
         said
     }
