@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::time::Duration;
 
 /// The folder of this crate.
 pub(crate) fn root() -> &'static Path {
@@ -133,20 +133,15 @@ impl Running {
     /// error.
     pub(crate) fn end(mut self) -> String {
         let mut stderr = self.child.stderr.take().expect("a pipe");
-        let reader = std::thread::spawn(move || {
+        let (sender, ended) = mpsc::channel();
+        std::thread::spawn(move || {
             let mut said = String::new();
             let _ = stderr.read_to_string(&mut said);
-            said
+            let _ = sender.send(said);
         });
-        let until = Instant::now() + Duration::from_secs(120);
-        let status = loop {
-            if let Some(status) = self.child.try_wait().expect("a status") {
-                break status;
-            }
-            assert!(Instant::now() < until, "the program does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        };
-        let said = reader.join().expect("the messages");
+        // The pipe ends with the program.
+        let said = ended.recv_timeout(Duration::from_secs(120)).expect("the end of the program");
+        let status = self.child.wait().expect("a status");
         assert!(status.success(), "{status}:\n{said}");
         said
     }
