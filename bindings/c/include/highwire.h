@@ -114,7 +114,7 @@ typedef enum highwire_option {
     HIGHWIRE_SHUTDOWN_MS = 28,
 } highwire_option;
 
-// What a WebSocket's callback is told, and the kinds of messages.
+// The events that a WebSocket's callback gets, and the kinds of messages.
 typedef enum highwire_websocket_event {
     // The connection is open. This is the first call.
     HIGHWIRE_WEBSOCKET_OPEN = 0,

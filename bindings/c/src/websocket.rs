@@ -30,7 +30,7 @@ use std::time::Duration;
 /// A WebSocket: a number that is never used again.
 pub type highwire_websocket = u64;
 
-/// What a WebSocket's callback is told, and the kinds of messages.
+/// The events that a WebSocket's callback gets, and the kinds of messages.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum highwire_websocket_event {
