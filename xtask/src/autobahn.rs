@@ -1,8 +1,8 @@
 //! `cargo xtask conformance autobahn`: tests our WebSockets with the Autobahn test suite.
 //!
 //! The suite's fuzzing client plays its cases against `/ws` of `highwire demo`, which echoes messages, and its fuzzing
-//! server against the program `highwire/examples/autobahn_client.rs`, which echoes them, too. The suite knows only HTTP/1;
-//! for HTTP/2, the program `highwire/examples/websocket_bridge.rs` stands between its client and our server. A case passes if its behaviour and
+//! server against the program `conformance/programs/autobahn_client.rs`, which echoes them, too. The suite knows only HTTP/1;
+//! for HTTP/2, the program `conformance/programs/websocket_bridge.rs` stands between its client and our server. A case passes if its behaviour and
 //! its closing are `OK`. `NON-STRICT` counts as a failure. `INFORMATIONAL`, which the suite uses if the RFC leaves the
 //! behaviour open, is a failure unless the case is listed here with a reason.
 
@@ -10,7 +10,7 @@ use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use crate::conformance::{BUILD, GLANCE, REPORTS, START, create, read, serve};
@@ -102,37 +102,50 @@ pub(crate) fn short(root: &Path) -> Result<()> {
     autobahn(root, Scope::Short)
 }
 
-/// Plays the cases on each engine, against our server and against our client. Returns an error with all failed cases.
+/// Plays the cases on each engine, against our server and against our client. Returns an error that lists the failed
+/// cases.
 pub(crate) fn autobahn(root: &Path, scope: Scope) -> Result<()> {
     let excluded = scope.excluded();
     process::build_server(root)?;
-    let build = ["build", "--release", "--package", "highwire", "--target-dir", "target"];
-    let examples = ["--example", "autobahn_client", "--example", "websocket_bridge"];
-    process::run_shown(Command::new("cargo").current_dir(root).args(build).args(examples))?;
-    let mut wrong = Vec::new();
-    for engine in ["readiness", "uring"] {
-        // The client falls back to readiness without a message, so the server is asked first.
-        let mut is_available = true;
-        let sides =
-            [("server", play_server as Play), ("server over HTTP/2", play_server_http2), ("client", play_client)];
-        for (side, play) in sides {
-            let folder = format!("autobahn-{side}-{engine}").replace(' ', "-");
-            let reports = root.join(REPORTS).join(folder);
-            fs::create_dir_all(&reports).map_err(|error| Error::doing(reports.display(), error))?;
-            let name = format!("{side} on {engine}");
-            is_available = is_available && play(root, engine, &reports, &excluded)?;
-            if !is_available {
-                println!("autobahn, {name}: not run: io_uring is unavailable");
-                continue;
-            }
-            let report = read(&reports.join("index.json"))?;
-            let results = results(&report);
-            let found = judge(&results, COUNT - excluded.len());
-            println!("autobahn, {name}: {} cases, {} wrong", results.len(), found.len());
-            wrong.extend(found.into_iter().map(|found| format!("{name}: {found}")));
+    let build = ["build", "--release", "--package", "conformance", "--target-dir", "target"];
+    process::run_shown(Command::new("cargo").current_dir(root).args(build))?;
+    // The suite plays one case after the other and waits most of the time, so the engines share the machine's cores.
+    let wrong = thread::scope(|scope| {
+        let engines = ["readiness", "uring"].map(|engine| scope.spawn(|| play_sides(root, engine, &excluded)));
+        let mut wrong = Vec::new();
+        for engine in engines {
+            wrong.extend(engine.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
         }
-    }
+        Ok(wrong)
+    })?;
     if wrong.is_empty() { Ok(()) } else { Err(Error::Failed(wrong.join("\n"))) }
+}
+
+/// Plays the cases on one engine. Returns the problems.
+fn play_sides(root: &Path, engine: &str, excluded: &[String]) -> Result<Vec<String>> {
+    let mut wrong = Vec::new();
+    // The client falls back to readiness without a message, so the server is asked first.
+    let mut is_available = true;
+    let sides = [("server", play_server as Play), ("server over HTTP/2", play_server_http2), ("client", play_client)];
+    for (side, play) in sides {
+        let folder = format!("autobahn-{side}-{engine}").replace(' ', "-");
+        let reports = root.join(REPORTS).join(folder);
+        // The reports of an earlier run must not be taken for those of this one.
+        let _ = fs::remove_dir_all(&reports);
+        fs::create_dir_all(&reports).map_err(|error| Error::doing(reports.display(), error))?;
+        let name = format!("{side} on {engine}");
+        is_available = is_available && play(root, engine, &reports, excluded)?;
+        if !is_available {
+            println!("autobahn, {name}: not run: io_uring is unavailable");
+            continue;
+        }
+        let report = read(&reports.join("index.json"))?;
+        let results = results(&report);
+        let found = judge(&results, COUNT - excluded.len());
+        println!("autobahn, {name}: {} cases, {} wrong", results.len(), found.len());
+        wrong.extend(found.into_iter().map(|found| format!("{name}: {found}")));
+    }
+    Ok(wrong)
 }
 
 /// Plays the cases on an engine, and writes the report to a folder. Returns false if the engine is unavailable.
@@ -164,7 +177,7 @@ fn play_server_http2(root: &Path, engine: &str, reports: &Path, excluded: &[Stri
     let log = reports.join("server.log");
     let (_running, server) = start_server(root, engine, &log)?;
     let port = free_port()?;
-    let mut bridge = Command::new(root.join("target/release/examples/websocket_bridge"));
+    let mut bridge = Command::new(root.join("target/release/websocket_bridge"));
     bridge.args([port, server].map(|port| port.to_string())).stderr(create(&reports.join("bridge.errors"))?);
     let _bridge = start(bridge, "the bridge", port)?;
     play_cases(root, port, reports, excluded)?;
@@ -200,14 +213,14 @@ fn start(mut command: Command, what: &str, port: u16) -> Result<Running> {
 }
 
 fn play_client(root: &Path, engine: &str, reports: &Path, excluded: &[String]) -> Result<bool> {
-    // The suite's server also shows its reports on another port.
-    let (port, web) = (free_port()?, free_port()?);
-    let url = format!("\"url\": \"ws://127.0.0.1:{port}\", \"webport\": {web}");
+    // Without `--webport 0`, the suite's server also listens on port 8080, to show its reports.
+    let port = free_port()?;
+    let url = format!("\"url\": \"ws://127.0.0.1:{port}\"");
     let mut command = suite(root, "fuzzingserver", reports, excluded, &url)?;
-    command.stderr(create(&reports.join("wstest.errors"))?);
+    command.args(["--webport", "0"]).stderr(create(&reports.join("wstest.errors"))?);
     let _running = start(command, "the suite's server", port)?;
     let log = reports.join("client.log");
-    let mut client = Command::new(root.join("target/release/examples/autobahn_client"));
+    let mut client = Command::new(root.join("target/release/autobahn_client"));
     client.args([&port.to_string(), engine]).stdout(create(&log)?).stderr(create(&reports.join("client.errors"))?);
     process::run_until(&mut client, Instant::now() + RUN)?;
     Ok(true)

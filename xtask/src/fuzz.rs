@@ -1,7 +1,11 @@
-//! `cargo xtask fuzz`: runs the fuzz targets one after the other, with cargo-fuzz on the nightly toolchain.
+//! `cargo xtask fuzz`: runs the fuzz targets, one on each core, with cargo-fuzz on the nightly toolchain.
 
+use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Instant;
 
 use crate::args::Args;
@@ -9,7 +13,7 @@ use crate::process;
 use crate::{Error, Result};
 
 pub(crate) const HELP: &str = "\
-Runs the fuzz targets of fuzz/Cargo.toml one after the other, with cargo-fuzz on the nightly toolchain.
+Runs the fuzz targets of fuzz/Cargo.toml, one on each core, with cargo-fuzz on the nightly toolchain.
 
 Usage: cargo xtask fuzz [--seconds N] [--target NAME]...
 
@@ -74,7 +78,7 @@ pub(crate) fn fuzz(root: &Path, seconds: u32, chosen: &[String]) -> Result<()> {
     if !build.status().is_ok_and(|status| status.success()) {
         return Err(Error::Failed("cannot build the fuzz targets".into()));
     }
-    let reports: Vec<Report> = targets.into_iter().map(|target| one(root, target, seconds)).collect();
+    let reports = all(root, &targets, seconds);
     println!("\n{:<28} {:>9} {:>14} {:>10}  result", "target", "seconds", "runs", "runs/s");
     for report in &reports {
         let runs = report.runs.map_or("?".to_owned(), |runs| runs.to_string());
@@ -89,6 +93,23 @@ pub(crate) fn fuzz(root: &Path, seconds: u32, chosen: &[String]) -> Result<()> {
     let failed: Vec<&str> =
         reports.iter().filter(|report| report.failure.is_some()).map(|report| report.target.as_str()).collect();
     if failed.is_empty() { Ok(()) } else { Err(Error::Failed(format!("fuzz targets failed: {}", failed.join(", ")))) }
+}
+
+/// Runs the targets, as many at the same time as the machine has cores. libFuzzer uses one core.
+fn all(root: &Path, targets: &[String], seconds: u32) -> Vec<Report> {
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let taken = std::iter::from_fn(|| targets.get(next.fetch_add(1, Ordering::Relaxed)));
+        taken.map(|target| one(root, target.clone(), seconds)).collect::<Vec<_>>()
+    };
+    let mut reports: Vec<Report> = thread::scope(|scope| {
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(run)).collect();
+        let joined = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        joined.flatten().collect()
+    });
+    reports.sort_by(|a, b| a.target.cmp(&b.target));
+    reports
 }
 
 fn one(root: &Path, target: String, seconds: u32) -> Report {
