@@ -68,12 +68,18 @@ impl<'r> Request<'r> {
 
     /// Returns the method, such as `GET`.
     pub fn method(&self) -> &'r str {
-        text(self.head.method_span.of(self.window))
+        self.head.method.token().unwrap_or_else(|| text(self.head.method_span.of(self.window)))
     }
 
     /// Returns the whole target as it was sent.
     pub fn target(&self) -> &'r str {
         text(self.head.target.whole.of(self.window))
+    }
+
+    /// Returns the bytes of [`target`](Self::target), which are ASCII, without the check that a `str` needs.
+    #[doc(hidden)]
+    pub fn target_bytes(&self) -> &'r [u8] {
+        self.head.target.whole.of(self.window)
     }
 
     /// Returns the path as it was sent. It may be percent-encoded and have dot segments.

@@ -76,6 +76,22 @@ impl Method {
             _ => Method::Extension,
         }
     }
+
+    /// Returns the token of a method, or `None` for [`Method::Extension`].
+    pub fn token(self) -> Option<&'static str> {
+        Some(match self {
+            Method::Get => "GET",
+            Method::Head => "HEAD",
+            Method::Post => "POST",
+            Method::Put => "PUT",
+            Method::Delete => "DELETE",
+            Method::Connect => "CONNECT",
+            Method::Options => "OPTIONS",
+            Method::Trace => "TRACE",
+            Method::Patch => "PATCH",
+            Method::Extension => return None,
+        })
+    }
 }
 
 /// The version of a message.

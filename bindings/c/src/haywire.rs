@@ -95,8 +95,9 @@ unsafe impl Send for Making {}
 /// The response of a handler that runs.
 struct Call {
     handle: u64,
-    /// `None` after it was sent or freed.
-    making: Option<Making>,
+    making: Making,
+    /// True after the response was sent or freed.
+    is_over: bool,
     /// The values that `hw_get_header` has returned.
     #[expect(clippy::vec_box, reason = "the program has pointers to the values")]
     given: Vec<Box<hw_string>>,
@@ -131,8 +132,8 @@ fn change(response: *mut hw_http_response, act: impl FnOnce(&mut Making)) {
     let handle = response as usize as u64;
     let mut act = Some(act);
     let found = with_call(handle, |call| {
-        if let (Some(making), Some(act)) = (&mut call.making, act.take()) {
-            act(making);
+        if let Some(act) = act.take_if(|_| !call.is_over) {
+            act(&mut call.making);
         }
     });
     if found.is_none()
@@ -146,7 +147,11 @@ fn change(response: *mut hw_http_response, act: impl FnOnce(&mut Making)) {
 /// Takes a response, to send or to free it.
 fn take(response: *mut hw_http_response) -> Option<Making> {
     let handle = response as usize as u64;
-    match with_call(handle, |call| call.making.take()) {
+    let take = |call: &mut Call| {
+        let was_over = std::mem::replace(&mut call.is_over, true);
+        (!was_over).then(|| std::mem::take(&mut call.making))
+    };
+    match with_call(handle, take) {
         Some(making) => making,
         None => lock(&LEFT).remove(&handle),
     }
@@ -339,12 +344,18 @@ unsafe extern "C" fn inner(handle: u64, data: *mut c_void) {
     let handler = unsafe { &*data.cast::<Inner>() };
     let Some((mut url, mut body, head)) = with_request(handle, |request, body| {
         let string = |bytes: &[u8]| hw_string { value: bytes.as_ptr().cast_mut().cast(), length: bytes.len() };
-        (string(request.target().as_bytes()), string(body), settings::head(request))
+        (string(request.target_bytes()), string(body), settings::head(request))
     }) else {
         return;
     };
-    let mut call =
-        Call { handle, making: Some(Making::default()), given: Vec::new(), completed: None, previous: CALL.get() };
+    let mut call = Call {
+        handle,
+        making: Making::default(),
+        is_over: false,
+        given: Vec::new(),
+        completed: None,
+        previous: CALL.get(),
+    };
     let mut request = http_request {
         http_major: head.major,
         http_minor: head.minor,
@@ -363,10 +374,10 @@ unsafe extern "C" fn inner(handle: u64, data: *mut c_void) {
     // SAFETY: `place` points to `call`, which nothing else uses now.
     let call = unsafe { &mut *place };
     CALL.set(call.previous);
-    if let Some(making) = call.making.take() {
+    if !call.is_over {
         // The program sends it later, also from another thread, which needs the deferred request.
         let _ = crate::request::defer(handle);
-        lock(&LEFT).insert(handle, making);
+        lock(&LEFT).insert(handle, std::mem::take(&mut call.making));
     }
     if let Some((completed, data)) = call.completed.take() {
         complete(Some(completed), data);
@@ -468,14 +479,20 @@ pub unsafe extern "C" fn hw_http_response_send(
     callback: Completed,
 ) {
     guarded(|| {
-        let Some(making) = take(response) else { return Ok(()) };
         let handle = response as usize as u64;
-        // SAFETY: as the caller promises.
-        if answer_here(handle, || unsafe { heads::response(&making) }) {
-            let completed = callback.map(|callback| (callback, Data(user_data)));
-            with_call(handle, |call| call.completed = completed);
+        let sent = with_call(handle, |call| {
+            // SAFETY: as the caller promises.
+            if call.is_over || !answer_here(handle, || unsafe { heads::response(&call.making) }) {
+                return false;
+            }
+            call.is_over = true;
+            call.completed = callback.map(|callback| (callback, Data(user_data)));
+            true
+        });
+        if sent == Some(true) {
             return Ok(());
         }
+        let Some(making) = take(response) else { return Ok(()) };
         // SAFETY: as the caller promises.
         let sending = unsafe { Sending::of(&making, callback, Data(user_data)) };
         let is_current = handle_of_current(handle);

@@ -158,14 +158,19 @@ impl Current {
         Ok(deferred)
     }
 
-    fn body(&mut self) -> Bytes {
-        if let Some(deferred) = &self.deferred {
-            return deferred.body.clone();
-        }
-        if self.body.is_none() && self.body_use == BodyUse::Whole {
+    /// Takes the whole body from the request, if the route has one and it was not taken.
+    fn take_body(&mut self) {
+        if self.deferred.is_none() && self.body.is_none() && self.body_use == BodyUse::Whole {
             self.body = self.request().take_body().ok();
         }
-        self.body.clone().unwrap_or_default()
+    }
+
+    fn body(&mut self) -> Bytes {
+        self.take_body();
+        match &self.deferred {
+            Some(deferred) => deferred.body.clone(),
+            None => self.body.clone().unwrap_or_default(),
+        }
     }
 }
 
@@ -189,8 +194,11 @@ pub(crate) fn with_current<R>(handle: u64, act: impl FnOnce(&mut Current) -> R) 
 /// bytes of both live until the handler returns.
 pub(crate) fn with_request<R>(handle: u64, act: impl FnOnce(&Request<'_>, &[u8]) -> R) -> Option<R> {
     with_current(handle, |current| {
-        let body = current.body();
-        act(current.request(), &body)
+        current.take_body();
+        // SAFETY: as in `Current::request`. No other reference to it exists while `act` runs.
+        let request = unsafe { &*current.request };
+        let kept = current.deferred.as_ref().map(|deferred| &deferred.body);
+        act(request, kept.or(current.body.as_ref()).map_or(&[], |body| body))
     })
 }
 

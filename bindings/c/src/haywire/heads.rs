@@ -17,7 +17,8 @@ const KEPT_BODY: usize = 1024;
 
 /// A head, and the bytes of the program from which it was made.
 struct Head {
-    key: Vec<u8>,
+    line: Vec<u8>,
+    pairs: Vec<(Vec<u8>, Vec<u8>)>,
     status: StatusCode,
     reason: Option<String>,
     fields: Rc<Rendered>,
@@ -28,7 +29,6 @@ struct Head {
 
 #[derive(Default)]
 struct Heads {
-    key: Vec<u8>,
     known: Vec<Head>,
     /// The place of the head that is replaced next.
     next: usize,
@@ -47,28 +47,22 @@ pub(super) unsafe fn response(making: &Making) -> Response {
     let bytes = |string| unsafe { bytes_of(string) };
     let line = making.status.as_ref().map_or(&b"200 OK"[..], |status| bytes(status));
     let body = making.body.as_ref().map_or(&[][..], |body| bytes(body));
+    let pairs = making.fields.iter().map(|(name, value)| (bytes(name), bytes(value)));
     KNOWN.with_borrow_mut(|heads| {
-        heads.key.clear();
-        heads.key.extend_from_slice(line);
-        for (name, value) in &making.fields {
-            // With their lengths, so that no other fields have the same key.
-            for part in [bytes(name), bytes(value)] {
-                heads.key.extend_from_slice(&part.len().to_le_bytes());
-                heads.key.extend_from_slice(part);
-            }
-        }
-        let at = match heads.known.iter().position(|head| head.key == heads.key) {
-            Some(at) => at,
-            None => {
-                let fields = making.fields.iter().map(|(name, value)| (bytes(name), bytes(value)));
-                heads.keep(line, fields)
-            }
-        };
+        let known = heads.known.iter().position(|head| head.is_of(line, pairs.clone()));
+        let at = known.unwrap_or_else(|| heads.keep(line, pairs));
         heads.known[at].response(body)
     })
 }
 
 impl Head {
+    /// Returns true if the head was made from these bytes.
+    fn is_of<'f>(&self, line: &[u8], pairs: impl ExactSizeIterator<Item = (&'f [u8], &'f [u8])>) -> bool {
+        self.pairs.len() == pairs.len()
+            && self.line == line
+            && self.pairs.iter().zip(pairs).all(|(own, (name, value))| own.0 == name && own.1 == value)
+    }
+
     /// Returns a response with this head.
     fn response(&mut self, body: &[u8]) -> Response {
         // A short body that is the same as the last one needs no memory.
@@ -93,17 +87,24 @@ impl Head {
 }
 
 impl Heads {
-    /// Keeps a head whose key is `self.key`. Returns its place.
-    fn keep<'f>(&mut self, line: &[u8], fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> usize {
+    /// Keeps the head that is made from these bytes. Returns its place.
+    fn keep<'f>(&mut self, line: &[u8], pairs: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clone) -> usize {
         let (status, reason) = settings::status(line);
         let mut draft = Draft::of(status);
-        for (name, value) in fields {
+        for (name, value) in pairs.clone() {
             // A field that would split the response is left out.
             let _ = draft.add_header(&String::from_utf8_lossy(name), value);
         }
         let (fields, closes) = draft.into_fields();
-        let head =
-            Head { key: self.key.clone(), status, reason, fields: Rendered::new(fields), closes, body: Bytes::new() };
+        let head = Head {
+            line: line.to_vec(),
+            pairs: pairs.map(|(name, value)| (name.to_vec(), value.to_vec())).collect(),
+            status,
+            reason,
+            fields: Rendered::new(fields),
+            closes,
+            body: Bytes::new(),
+        };
         if self.known.len() < HEADS {
             self.known.push(head);
             return self.known.len() - 1;
