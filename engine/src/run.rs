@@ -135,11 +135,21 @@ impl<M: MakeService> Server<M> {
     /// Returns an error if a worker cannot start, or fails.
     #[doc(alias = "run_and_report")]
     pub fn run_with_stats(self) -> Result<Stats> {
+        self.run_with(drop)
+    }
+
+    /// Runs as [`run`](Self::run) does, passes the server's handle to `with_handle` when the server has started, and returns
+    /// the final counts. The server also stops by [`Handle::shutdown`].
+    ///
+    /// # Errors
+    /// Returns an error if a worker cannot start, or fails.
+    pub fn run_with(self, with_handle: impl FnOnce(Handle)) -> Result<Stats> {
         let notifier = Notifier::new()?;
         // The count includes signals that stopped earlier servers of this process.
         let before = highwire_io::signal::count();
         highwire_io::signal::install(notifier)?;
         let handle = self.start()?;
+        with_handle(handle.without_threads());
         let mut seen = 0;
         let mut watch = Watch::default();
         loop {
@@ -229,10 +239,9 @@ impl<M: MakeService> Server<M> {
     /// # Errors
     /// Returns an error if a worker cannot start, or fails.
     pub fn serve(self, with_handle: impl FnOnce(Handle)) -> Result<()> {
-        let mut handle = self.start()?;
-        let threads = std::mem::take(&mut handle.threads);
-        with_handle(handle);
-        join(threads)
+        let handle = self.start()?;
+        with_handle(handle.without_threads());
+        join(handle.threads)
     }
 
     /// Creates a worker with the caller's driver, for hosts with a loop of their own and for the simulator.
@@ -387,6 +396,18 @@ impl std::fmt::Debug for Handle {
 }
 
 impl Handle {
+    /// Returns a handle of the same server that owns no threads.
+    fn without_threads(&self) -> Handle {
+        let Handle { describe, shared, addresses, remotes, .. } = self;
+        Handle {
+            describe: describe.clone(),
+            shared: shared.clone(),
+            addresses: addresses.clone(),
+            remotes: remotes.clone(),
+            threads: Vec::new(),
+        }
+    }
+
     /// Returns the addresses of the listeners.
     pub fn addresses(&self) -> &[String] {
         &self.addresses
@@ -438,14 +459,14 @@ impl Handle {
         future
     }
 
-    /// Returns true if every thread of the server has ended. The handle that [`Server::serve`] passes on owns no
-    /// threads, so it always returns true there.
+    /// Returns true if every thread of the server has ended. The handles that [`Server::serve`] and
+    /// [`Server::run_with`] pass on own no threads, so it always returns true there.
     pub fn is_finished(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits until the server has stopped, and returns the final counts. The handle that [`Server::serve`] passes on
-    /// owns no threads, so it does not wait.
+    /// Waits until the server has stopped, and returns the final counts. The handles that [`Server::serve`] and
+    /// [`Server::run_with`] pass on own no threads, so it does not wait.
     ///
     /// # Errors
     /// Returns an error if a thread of the server has failed or panicked.

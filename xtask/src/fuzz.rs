@@ -69,12 +69,8 @@ pub(crate) fn fuzz(root: &Path, seconds: u32, chosen: &[String]) -> Result<()> {
         return Err(Error::Usage(format!("unknown fuzz target `{unknown}`; use one of {}", targets.join(", "))));
     }
     targets.retain(|target| chosen.is_empty() || chosen.contains(target));
-    let mut build = Command::new("cargo");
-    build.current_dir(root).args(["+nightly", "fuzz", "build"]).args(if targets.len() == 1 {
-        &targets[..]
-    } else {
-        &[]
-    });
+    let mut build = cargo_fuzz(root, "build", seconds);
+    build.args(if targets.len() == 1 { &targets[..] } else { &[] });
     if !build.status().is_ok_and(|status| status.success()) {
         return Err(Error::Failed("cannot build the fuzz targets".into()));
     }
@@ -114,8 +110,8 @@ fn all(root: &Path, targets: &[String], seconds: u32) -> Vec<Report> {
 
 fn one(root: &Path, target: String, seconds: u32) -> Report {
     println!("fuzzing {target} for {seconds} s");
-    let mut command = Command::new("cargo");
-    command.current_dir(root).args(["+nightly", "fuzz", "run", &target]);
+    let mut command = cargo_fuzz(root, "run", seconds);
+    command.arg(&target);
     // libFuzzer writes new inputs to the first corpus folder and only reads the others.
     let seeds = format!("fuzz/seeds/{target}");
     if root.join(&seeds).is_dir() {
@@ -140,6 +136,17 @@ fn one(root: &Path, target: String, seconds: u32) -> Report {
         println!("{target} FAILED\n{failure}");
     }
     Report { target, seconds: begun.elapsed().as_secs_f64(), runs: executions(&said), failure }
+}
+
+/// Returns a command of cargo-fuzz. Short runs are built with less optimization, because the build takes longer than they do.
+fn cargo_fuzz(root: &Path, subcommand: &str, seconds: u32) -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(root).args(["+nightly", "fuzz", subcommand]);
+    if seconds < SECONDS / 10 {
+        command.args(["--codegen-units", "16"]);
+        command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1").env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only");
+    }
+    command
 }
 
 fn last_lines(text: &str, count: usize) -> String {

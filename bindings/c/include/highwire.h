@@ -584,8 +584,8 @@ const char *highwire_server_address(highwire_server server,
 // Starts the server in threads of its own, and returns. It installs no signal handlers.
 enum highwire_result highwire_server_start(highwire_server server);
 
-// Runs the server until SIGINT or SIGTERM, for which it installs handlers: the first begins a graceful shutdown, the second
-// cuts all connections.
+// Runs the server until SIGINT or SIGTERM, for which it installs handlers, or until `highwire_server_shutdown`. The first signal
+// begins a graceful shutdown, the second cuts all connections.
 enum highwire_result highwire_server_run(highwire_server server);
 
 // Runs the server until `highwire_server_shutdown`, which another thread or a handler calls. Installs no signal handlers.

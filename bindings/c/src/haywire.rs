@@ -200,7 +200,7 @@ pub unsafe extern "C" fn hw_init_from_config(file: *mut c_char) -> c_int {
             0
         }
         Err(error) => {
-            eprintln!("haywire: cannot read {file}: {error}");
+            complain(format_args!("cannot read {file}: {error}"));
             1
         }
     }
@@ -239,7 +239,7 @@ pub unsafe extern "C" fn hw_init_with_config(config: *const configuration) -> c_
 pub unsafe extern "C" fn hw_http_add_route(route: *const c_char, callback: Callback, user_data: *mut c_void) {
     // SAFETY: as the caller promises.
     let (Some(route), Some(callback)) = (unsafe { text_of(route) }, callback) else { return };
-    println!("Added route {route}");
+    print(format_args!("Added route {route}"));
     let mut program = lock(&PROGRAM);
     let pattern = settings::pattern(&route);
     program.routes.retain(|(known, ..)| *known != pattern);
@@ -252,7 +252,7 @@ pub extern "C" fn hw_http_open() -> c_int {
     let mut status = 0;
     guarded(|| {
         if let Err(error) = open() {
-            eprintln!("haywire: {error}");
+            complain(format_args!("{error}"));
             status = 1;
         }
         Ok(())
@@ -293,7 +293,10 @@ fn open() -> highwire::Result<()> {
         },
     );
     let server = app.listen(&format!("{}:{}", settings.address, settings.port))?;
-    println!("Address: {}\nPort: {}\nThreads: {}\nListening...", settings.address, settings.port, settings.threads);
+    print(format_args!(
+        "Address: {}\nPort: {}\nThreads: {}\nListening...",
+        settings.address, settings.port, settings.threads
+    ));
     let _ = std::io::stdout().flush();
     serve(server, settings.threads)
 }
@@ -558,6 +561,16 @@ impl Sending {
     }
 }
 
+/// Prints a line. If standard output fails, the line is lost: a panic would end the program.
+fn print(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Prints a problem, as [`print`] does.
+fn complain(problem: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "haywire: {problem}");
+}
+
 /// Prints the header fields of a request.
 ///
 /// # Safety
@@ -571,7 +584,7 @@ pub unsafe extern "C" fn hw_print_request_headers(request: *mut http_request) {
     let handle = unsafe { (*request).headers as usize as u64 };
     let _ = with_request(handle, |request, _| {
         for (name, value) in request.headers() {
-            println!("KEY: {} VALUE: {}", name.to_ascii_lowercase(), String::from_utf8_lossy(value));
+            print(format_args!("KEY: {} VALUE: {}", name.to_ascii_lowercase(), String::from_utf8_lossy(value)));
         }
     });
 }
@@ -587,5 +600,5 @@ pub unsafe extern "C" fn hw_print_body(request: *mut http_request) {
     }
     // SAFETY: as the caller promises.
     let body = unsafe { bytes_of((*request).body) };
-    println!("BODY: {}", String::from_utf8_lossy(body));
+    print(format_args!("BODY: {}", String::from_utf8_lossy(body)));
 }

@@ -200,31 +200,31 @@ pub extern "C" fn highwire_server_start(server: highwire_server) -> highwire_res
     })
 }
 
-/// Runs the server until SIGINT or SIGTERM, for which it installs handlers: the first begins a graceful shutdown, the second
-/// cuts all connections.
+/// Runs the server until SIGINT or SIGTERM, for which it installs handlers, or until `highwire_server_shutdown`. The first signal
+/// begins a graceful shutdown, the second cuts all connections.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_server_run(server: highwire_server) -> highwire_result {
-    guarded(|| {
-        not_on_worker()?;
-        let (idle, shared) = (begin(server)?, SERVERS.get(server)?);
-        *lock(&shared.state) = State::Serving;
-        let result = engine(idle.run());
-        *lock(&shared.state) = State::Elsewhere;
-        result
-    })
+    run_here(server, |server, keep| server.run_with(keep).map(|report| tracing::info!(%report, "stopped")))
 }
 
 /// Runs the server until `highwire_server_shutdown`, which another thread or a handler calls. Installs no signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_server_serve(server: highwire_server) -> highwire_result {
+    run_here(server, |server, keep| server.serve(keep))
+}
+
+/// Runs a server by `run`, which passes on the server's handle when the server has started.
+fn run_here(
+    server: highwire_server,
+    run: impl FnOnce(Server, &mut dyn FnMut(Handle)) -> highwire::Result<()>,
+) -> highwire_result {
     guarded(|| {
         not_on_worker()?;
-        let idle = begin(server)?;
-        let shared = SERVERS.get(server)?;
+        let (idle, shared) = (begin(server)?, SERVERS.get(server)?);
         *lock(&shared.state) = State::Serving;
         // Handlers that run before the handle is here wait in `with_handle`.
         let mut place = Some(lock(&shared.run));
-        let result = engine(idle.serve(|handle| {
+        let result = engine(run(idle, &mut |handle| {
             if let Some(mut place) = place.take() {
                 *place = Some(Arc::new(handle));
             }

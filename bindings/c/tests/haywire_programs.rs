@@ -30,6 +30,26 @@ fn start(mut command: Command) -> Child {
     child
 }
 
+/// Nothing of what the library prints may end the program.
+#[test]
+fn a_full_disk_under_standard_output_harms_nothing() {
+    let program = compile("tests/programs/haywire.c", C99);
+    let port = free_port();
+    let full = || std::fs::File::options().write(true).open("/dev/full").expect("the device");
+    let mut child =
+        Command::new(&program).arg(config(port, 1)).stdout(full()).stderr(full()).spawn().expect("a program");
+    let address = format!("127.0.0.1:{port}");
+    while std::net::TcpStream::connect(&address).is_err() {
+        assert!(child.try_wait().expect("a status").is_none(), "the program has ended");
+        std::thread::yield_now();
+    }
+    let print = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi";
+    let shown = exchange_text(connect(&address), print);
+    child.kill().expect("a program");
+    child.wait().expect("a status");
+    assert!(shown.starts_with("HTTP/1.1 200 "), "{shown}");
+}
+
 fn config(port: u16, threads: u32) -> std::path::PathBuf {
     let file = std::env::temp_dir().join(format!("haywire-{port}.conf"));
     let text = format!(

@@ -13,6 +13,7 @@ use highwire_io::SocketId;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io::Write;
 use std::ptr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -200,7 +201,8 @@ pub unsafe extern "C" fn http_server_listen_addr_poll(server: *mut http_server_s
     guarded(|| {
         match listen(&server, &address) {
             Ok(()) => status = 0,
-            Err((_, text)) => eprintln!("httpserver: {text}"),
+            // `eprintln` would panic if standard error fails.
+            Err((_, text)) => drop(writeln!(std::io::stderr(), "httpserver: {text}")),
         }
         Ok(())
     });

@@ -78,7 +78,8 @@ int main(int argc, char **argv) {
     }
     printf("http://%s\n", highwire_server_address(server, 0));
     fflush(stdout);
-    if (highwire_server_serve(server) || highwire_server_free(server))
+    highwire_result ended = argc > 2 ? highwire_server_run(server) : highwire_server_serve(server);
+    if (ended || highwire_server_free(server))
         return 1;
     if (allocated < 100 || released < 50 || released > allocated || (resized > 0) != (allocator.resize != NULL)) {
         fprintf(stderr, "%lu allocated, %lu resized, %lu released\n", allocated, resized, released);
