@@ -210,15 +210,6 @@ typedef uint64_t highwire_reply;
 // `highwire_last_error` has the reason.
 typedef void (*highwire_reply_callback)(enum highwire_result result, highwire_reply reply, void *data);
 
-// Bytes that the library owns. They do not end with a NUL, and decoded ones may contain one. Print them with `%.*s` and
-// `(int)string.length`, if `data` is not NULL.
-typedef struct highwire_string {
-    // The first byte, or NULL if there is nothing.
-    const char *data;
-    // The number of bytes.
-    size_t length;
-} highwire_string;
-
 // A server.
 typedef uint64_t highwire_server;
 
@@ -256,6 +247,15 @@ typedef void (*highwire_part_callback)(highwire_request request,
                                        const void *part,
                                        size_t length,
                                        void *data);
+
+// Bytes that the library owns. They do not end with a NUL, and decoded ones may contain one. Print them with `%.*s` and
+// `(int)string.length`, if `data` is not NULL.
+typedef struct highwire_string {
+    // The first byte, or NULL if there is nothing.
+    const char *data;
+    // The number of bytes.
+    size_t length;
+} highwire_string;
 
 // A response that is being made.
 typedef uint64_t highwire_response;
@@ -333,19 +333,7 @@ enum highwire_result highwire_app_set(highwire_app app, int32_t option, uint64_t
 // Sets the value of the `Server` field; NULL means no such field.
 enum highwire_result highwire_app_server_name(highwire_app app, const char *name);
 
-// Makes a client with the default settings. Set others before its first call.
-enum highwire_result highwire_client_new(highwire_client *out);
-
-// Frees a client. Calls that were sent go on, and their callbacks are still called.
-enum highwire_result highwire_client_free(highwire_client client);
-
-// Changes a setting of a client: see `highwire_client_option`.
-enum highwire_result highwire_client_set(highwire_client client, int32_t option, uint64_t value);
-
-// Changes a setting of a client that is a text: see `highwire_client_text`.
-enum highwire_result highwire_client_set_text(highwire_client client, int32_t option, const char *value);
-
-// Begins a call: a method such as `GET`, and a URL. With `HIGHWIRE_CLIENT_BASE_URL` it may be relative to that, but a full URL, or one
+// Begins a call: a method such as `GET`, and a URL, which for `highwire_call_websocket` may begin with `ws:` or `wss:`. With `HIGHWIRE_CLIENT_BASE_URL` it may be relative to that, but a full URL, or one
 // that begins with `//`, still names another host: encode what a user has typed.
 enum highwire_result highwire_call_new(highwire_client client,
                                        const char *method,
@@ -382,30 +370,17 @@ enum highwire_result highwire_call_send(highwire_call call,
 // `HIGHWIRE_WRONG_THREAD`.
 enum highwire_result highwire_call_wait(highwire_call call, highwire_reply *out);
 
-// Gives the status of a reply.
-enum highwire_result highwire_reply_status(highwire_reply reply, uint32_t *out);
+// Makes a client with the default settings. Set others before its first call.
+enum highwire_result highwire_client_new(highwire_client *out);
 
-// Gives the version of HTTP of a reply: 10, 11 or 20.
-enum highwire_result highwire_reply_version(highwire_reply reply, uint32_t *out);
+// Frees a client. Calls that were sent go on, and their callbacks are still called.
+enum highwire_result highwire_client_free(highwire_client client);
 
-// Gives the value of the first header field of that name, or `HIGHWIRE_NOT_FOUND`. The case of the name does not matter. Strings of
-// a reply are valid until it is freed.
-enum highwire_result highwire_reply_header(highwire_reply reply,
-                                           const char *name,
-                                           struct highwire_string *out);
+// Changes a setting of a client: see `highwire_client_option`.
+enum highwire_result highwire_client_set(highwire_client client, int32_t option, uint64_t value);
 
-// Gives the name, in lower case, and the value of the header field with this index, from 0 on, or `HIGHWIRE_NOT_FOUND` behind the last
-// one.
-enum highwire_result highwire_reply_header_at(highwire_reply reply,
-                                              size_t index,
-                                              struct highwire_string *name,
-                                              struct highwire_string *value);
-
-// Gives the body of a reply.
-enum highwire_result highwire_reply_body(highwire_reply reply, struct highwire_string *out);
-
-// Frees a reply.
-enum highwire_result highwire_reply_free(highwire_reply reply);
+// Changes a setting of a client that is a text: see `highwire_client_text`.
+enum highwire_result highwire_client_set_text(highwire_client client, int32_t option, const char *value);
 
 // Runs the server inside a loop of this thread, with one worker. `engine` is 0 for io_uring or else epoll, 1 for io_uring, 2
 // for epoll. The server's handle then only gives its addresses and frees it.
@@ -452,6 +427,31 @@ enum highwire_result highwire_set_log(int32_t level,
 //
 // The request is deferred, so it must be answered later.
 enum highwire_result highwire_request_read(highwire_request request, highwire_part_callback callback, void *data);
+
+// Gives the status of a reply.
+enum highwire_result highwire_reply_status(highwire_reply reply, uint32_t *out);
+
+// Gives the version of HTTP of a reply: 10, 11 or 20.
+enum highwire_result highwire_reply_version(highwire_reply reply, uint32_t *out);
+
+// Gives the value of the first header field of that name, or `HIGHWIRE_NOT_FOUND`. The case of the name does not matter. Strings of
+// a reply are valid until it is freed.
+enum highwire_result highwire_reply_header(highwire_reply reply,
+                                           const char *name,
+                                           struct highwire_string *out);
+
+// Gives the name, in lower case, and the value of the header field with this index, from 0 on, or `HIGHWIRE_NOT_FOUND` behind the last
+// one.
+enum highwire_result highwire_reply_header_at(highwire_reply reply,
+                                              size_t index,
+                                              struct highwire_string *name,
+                                              struct highwire_string *value);
+
+// Gives the body of a reply.
+enum highwire_result highwire_reply_body(highwire_reply reply, struct highwire_string *out);
+
+// Frees a reply.
+enum highwire_result highwire_reply_free(highwire_reply reply);
 
 // Gives the method, such as `GET`. Strings are valid until the request's handler returns; those that are given
 // after `highwire_request_defer`, or after the handler has returned, are valid until the request is answered.
@@ -675,6 +675,21 @@ enum highwire_result highwire_respond_websocket(highwire_request request,
                                                 highwire_websocket_callback callback,
                                                 void *data,
                                                 highwire_websocket *out);
+
+// Opens a WebSocket to another server by a call, in place of sending it: its method is GET, its URL begins with `ws:`, `wss:`, `http:`
+// or `https:`, or is relative to the client's; its header fields are part of the handshake, and its timeout, 30 seconds by default,
+// is that of the handshake. The call's handle is invalid from now on, unless `callback` is NULL. `settings` and `out` may be NULL; `origins` means
+// nothing here: add a field `Origin` if the server wants one.
+//
+// After `HIGHWIRE_OK`, the callback gets `HIGHWIRE_WEBSOCKET_OPEN`, or, if the WebSocket cannot be opened, at once
+// `HIGHWIRE_WEBSOCKET_END` with the code 1006 and the reason as text. It is called on the thread on which a call runs: see
+// `highwire_call_send`; on another thread maybe before this function has returned. The thread of a client that was freed goes on until
+// its WebSockets are closed.
+enum highwire_result highwire_call_websocket(highwire_call call,
+                                             const struct highwire_websocket_settings *settings,
+                                             highwire_websocket_callback callback,
+                                             void *data,
+                                             highwire_websocket *out);
 
 // Sends a message, whose kind is `HIGHWIRE_WEBSOCKET_TEXT`, `_BINARY`, `_PING` or `_PONG`. Any thread may do that. The bytes are
 // copied.

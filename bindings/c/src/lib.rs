@@ -13,6 +13,7 @@
 
 pub mod allocator;
 pub mod app;
+pub mod calls;
 pub mod client;
 pub mod deferred;
 pub mod embed;
@@ -22,6 +23,7 @@ pub mod haywire;
 pub mod httpserver;
 pub mod log;
 pub mod receive;
+pub mod replies;
 pub mod request;
 pub mod response;
 pub mod result;

@@ -4,6 +4,7 @@
 //! wait in a queue, so that any thread may send them; the future takes them out as far as the peer does. Only
 //! subscriptions use the socket itself, on its worker's thread (`SENDERS`).
 
+use crate::calls::{self, highwire_call};
 use crate::handles::{Kind, Table};
 use crate::request::{Data, highwire_request, with_request_mut};
 use crate::response;
@@ -13,8 +14,8 @@ use crate::result::{
 };
 use bytes::Bytes;
 use highwire::ws::{
-    CloseFrame, Deflate, Error, Message, Utf8Bytes, WebSocket, WebSocketReceiver, WebSocketSender, WebSocketUpgrade,
-    code, is_close_code,
+    CloseFrame, Connect, Deflate, Error, Message, Utf8Bytes, WebSocket, WebSocketReceiver, WebSocketSender,
+    WebSocketUpgrade, code, is_close_code,
 };
 use highwire::{FromRequest, Response, StatusCode};
 use std::cell::RefCell;
@@ -112,9 +113,11 @@ struct Outbox {
 /// A connection as every thread sees it.
 struct Socket {
     outbox: Mutex<Outbox>,
-    callback: unsafe extern "C" fn(highwire_websocket, i32, u32, *const c_void, usize, *mut c_void),
+    callback: Callback,
     data: Data,
 }
+
+type Callback = unsafe extern "C" fn(highwire_websocket, i32, u32, *const c_void, usize, *mut c_void);
 
 static SOCKETS: Table<Socket> = Table::new(Kind::Websocket);
 
@@ -188,6 +191,16 @@ struct Ending {
     is_armed: bool,
 }
 
+impl Ending {
+    /// Makes a socket with its handle.
+    fn new(callback: Callback, data: Data) -> Ending {
+        let outbox = Outbox { messages: VecDeque::new(), held: 0, wants_room: false, is_closed: false, task: None };
+        let socket = Arc::new(Socket { outbox: Mutex::new(outbox), callback, data });
+        let handle = SOCKETS.add(socket.clone());
+        Ending { handle, socket, code: code::ABNORMAL, reason: Utf8Bytes::new(), is_armed: false }
+    }
+}
+
 impl Drop for Ending {
     fn drop(&mut self) {
         let _ = SENDERS.try_with(|senders| senders.borrow_mut().remove(&self.handle));
@@ -208,6 +221,11 @@ struct Serving {
 }
 
 impl Serving {
+    fn new(websocket: WebSocket, ending: Ending) -> Serving {
+        let (sender, receiver) = websocket.split();
+        Serving { sender: Rc::new(sender), receiver, ending, is_open: false }
+    }
+
     /// Sends the next message that waits, if the peer takes it.
     fn send_next(&mut self, cx: &mut Context<'_>) -> Result<Sent, Error> {
         let mut outbox = self.ending.socket.lock();
@@ -337,7 +355,23 @@ fn list(texts: &str) -> impl Iterator<Item = &str> {
     texts.split(',').map(str::trim).filter(|text| !text.is_empty())
 }
 
-impl Settings<'_> {
+impl<'s> Settings<'s> {
+    /// # Safety
+    /// The pointer is NULL, or points to settings whose texts are NULL or end with a NUL, and live as long as the result.
+    unsafe fn of(settings: *const highwire_websocket_settings) -> Result<Settings<'s>, Failed> {
+        // SAFETY: as the caller promises.
+        let Some(given) = (unsafe { settings.as_ref() }) else { return Ok(Settings::default()) };
+        Ok(Settings {
+            // SAFETY: as the caller promises.
+            protocols: unsafe { text_or_none(given.protocols, "protocols") }?,
+            // SAFETY: as the caller promises.
+            origins: unsafe { text_or_none(given.origins, "origins") }?,
+            message_bytes: given.message_bytes,
+            ping_ms: given.ping_ms,
+            compress: given.compress != 0,
+        })
+    }
+
     fn apply(&self, mut upgrade: WebSocketUpgrade) -> WebSocketUpgrade {
         if let Some(protocols) = self.protocols {
             upgrade = upgrade.protocols(list(protocols));
@@ -352,6 +386,19 @@ impl Settings<'_> {
             upgrade = upgrade.ping_interval(Duration::from_millis(self.ping_ms));
         }
         if self.compress { upgrade.deflate(Deflate::new()) } else { upgrade }
+    }
+
+    fn apply_to_client(&self, mut connect: Connect) -> Connect {
+        if let Some(protocols) = self.protocols {
+            connect = connect.protocols(list(protocols));
+        }
+        if self.message_bytes > 0 {
+            connect = connect.max_message_size(self.message_bytes);
+        }
+        if self.ping_ms > 0 {
+            connect = connect.ping_interval(Duration::from_millis(self.ping_ms));
+        }
+        if self.compress { connect.deflate(Deflate::new()) } else { connect }
     }
 }
 
@@ -376,18 +423,7 @@ pub unsafe extern "C" fn highwire_respond_websocket(
     guarded(|| {
         let Some(callback) = callback else { return null("callback") };
         // SAFETY: as the caller promises.
-        let settings = match unsafe { settings.as_ref() } {
-            None => Settings::default(),
-            Some(given) => Settings {
-                // SAFETY: as the caller promises.
-                protocols: unsafe { text_or_none(given.protocols, "protocols") }?,
-                // SAFETY: as the caller promises.
-                origins: unsafe { text_or_none(given.origins, "origins") }?,
-                message_bytes: given.message_bytes,
-                ping_ms: given.ping_ms,
-                compress: given.compress != 0,
-            },
-        };
+        let settings = unsafe { Settings::of(settings) }?;
         let Some(upgrade) = with_request_mut(request, WebSocketUpgrade::from_request) else {
             // It may be one that was deferred, or none.
             crate::request::deferred_request(request)?;
@@ -397,19 +433,14 @@ pub unsafe extern "C" fn highwire_respond_websocket(
             Ok(upgrade) => upgrade,
             Err(response) => return refuse(request, response),
         };
-        let outbox = Outbox { messages: VecDeque::new(), held: 0, wants_room: false, is_closed: false, task: None };
-        let socket = Arc::new(Socket { outbox: Mutex::new(outbox), callback, data: Data(data) });
-        let handle = SOCKETS.add(socket.clone());
-        let ending = Ending { handle, socket, code: code::ABNORMAL, reason: Utf8Bytes::new(), is_armed: false };
+        let ending = Ending::new(callback, Data(data));
+        let handle = ending.handle;
         let arm = Rc::new(RefCell::new(Some(ending)));
         let start = {
             let ending = arm.clone();
             move |websocket: WebSocket| {
                 let ending = ending.borrow_mut().take();
-                let serving = ending.map(|ending| {
-                    let (sender, receiver) = websocket.split();
-                    Serving { sender: Rc::new(sender), receiver, ending, is_open: false }
-                });
+                let serving = ending.map(|ending| Serving::new(websocket, ending));
                 async move {
                     if let Some(serving) = serving {
                         serving.await;
@@ -433,6 +464,51 @@ pub unsafe extern "C" fn highwire_respond_websocket(
         }
         Ok(())
     })
+}
+
+/// Opens a WebSocket to another server by a call, in place of sending it: its method is GET, its URL begins with `ws:`, `wss:`, `http:`
+/// or `https:`, or is relative to the client's; its header fields are part of the handshake, and its timeout, 30 seconds by default,
+/// is that of the handshake. The call's handle is invalid from now on, unless `callback` is NULL. `settings` and `out` may be NULL; `origins` means
+/// nothing here: add a field `Origin` if the server wants one.
+///
+/// After `HIGHWIRE_OK`, the callback gets `HIGHWIRE_WEBSOCKET_OPEN`, or, if the WebSocket cannot be opened, at once
+/// `HIGHWIRE_WEBSOCKET_END` with the code 1006 and the reason as text. It is called on the thread on which a call runs: see
+/// `highwire_call_send`; on another thread maybe before this function has returned. The thread of a client that was freed goes on until
+/// its WebSockets are closed.
+///
+/// # Safety
+/// As [`highwire_respond_websocket`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_call_websocket(
+    call: highwire_call,
+    settings: *const highwire_websocket_settings,
+    callback: highwire_websocket_callback,
+    data: *mut c_void,
+    out: *mut highwire_websocket,
+) -> highwire_result {
+    guarded(|| {
+        let Some(callback) = callback else { return null("callback") };
+        // SAFETY: as the caller promises.
+        let settings = unsafe { Settings::of(settings) };
+        let (place, connect) = calls::take_websocket(call)?;
+        let connect = settings?.apply_to_client(connect);
+        let mut ending = Ending::new(callback, Data(data));
+        ending.is_armed = true;
+        if !out.is_null() {
+            // SAFETY: as the caller promises, and it is not NULL.
+            unsafe { out.write(ending.handle) };
+        }
+        place.spawn(|_| serve(connect, ending));
+        Ok(())
+    })
+}
+
+/// Opens a WebSocket to another server, and serves it.
+async fn serve(connect: Connect, mut ending: Ending) {
+    match connect.connect().await {
+        Ok(websocket) => Serving::new(websocket, ending).await,
+        Err(error) => ending.reason = error.to_string().into(),
+    }
 }
 
 /// Answers a request that opens no WebSocket.

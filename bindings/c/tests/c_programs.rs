@@ -5,7 +5,7 @@ mod programs;
 
 use programs::{BUILDS, Build, C99, Running, compile, has};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use testkit::http1::{body, connect, exchange_text, get};
 
 /// Asks a running `everything` for everything, and stops it.
@@ -83,6 +83,15 @@ fn ask_for_everything(running: Running, what: &str) -> String {
         ("path=/cut", "HIGHWIRE_FAILED 0 0   0"),
     ] {
         assert_eq!(body(&get(&address, &format!("/call?{query}"))), expected, "{what}: {query}");
+    }
+    for (path, expected) in [
+        ("/socket", "echo of the client|4001|"),
+        ("/socket&http2=1", "echo of the client|4001|"),
+        ("/show&http2=1", "|1006|the server has refused the WebSocket with 501 Not Implemented"),
+        ("/show", "|1006|the server has refused the WebSocket with 200 OK"),
+        ("/nothing", "|1006|the server has refused the WebSocket with 404 Not Found"),
+    ] {
+        assert_eq!(body(&get(&address, &format!("/relay?path={path}"))), expected, "{what}: {path}");
     }
     let ended = get(&address, "/call?path=/big&parts=1");
     assert!(body(&ended).starts_with("HIGHWIRE_GONE 0 0   "), "{what}: {ended}");
@@ -243,6 +252,42 @@ fn a_handler_calls_an_api() {
     let heads = served.join().expect("the requests");
     assert!(heads[0].starts_with("GET /a%20b HTTP/1.1\r\n") && heads[0].contains("text/plain"), "{}", heads[0]);
     running.terminate();
+}
+
+#[test]
+fn lines_are_messages_of_a_websocket() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("ws://{}/echo", listener.local_addr().expect("an address"));
+    let echo = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("a connection");
+        let mut socket = tungstenite::accept(stream).expect("a WebSocket");
+        while let Ok(message) = socket.read() {
+            if message.is_text() {
+                socket.send(message).expect("a peer");
+            }
+        }
+    });
+    let mut command = Command::new(compile("examples/websocket_client.c", C99));
+    command.arg(url).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("a program");
+    let lines: String = (0..1000).map(|number| format!("line {number}\n")).collect();
+    let mut input = child.stdin.take().expect("a pipe");
+    let all = lines.clone();
+    let writer = std::thread::spawn(move || std::io::Write::write_all(&mut input, all.as_bytes()));
+    let output = child.wait_with_output().expect("an end");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said == "ended with 1000: \n", "{said}");
+    writer.join().expect("a writer").expect("a reader");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), lines);
+    echo.join().expect("a server");
+
+    let refused = Command::new(compile("examples/websocket_client.c", C99))
+        .arg("ws://127.0.0.1:1/")
+        .stdin(Stdio::null())
+        .output()
+        .expect("a program");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.starts_with("ended with 1006: ") && said.contains("refused"), "{said}");
 }
 
 #[test]

@@ -412,6 +412,81 @@ static void call(highwire_request request, void *data) {
     EXPECT(highwire_call_free(other), HIGHWIRE_OK);
 }
 
+/* A WebSocket of the client, to the path of a parameter. It says one thing, and the end is the answer of the request. */
+struct relay {
+    highwire_request request; /* 0 if a thread waits for the end. */
+    pthread_mutex_t lock;
+    pthread_cond_t over;
+    char heard[64];
+    char end[256];
+};
+
+static void relaying(highwire_websocket socket, int32_t event, uint32_t code, const void *bytes, size_t length, void *data) {
+    struct relay *relay = (struct relay *)data;
+    if (event == HIGHWIRE_WEBSOCKET_TEXT && length == 4 && memcmp(bytes, "open", 4) == 0) {
+        say(socket, "echo of the client");
+    } else if (event == HIGHWIRE_WEBSOCKET_TEXT) {
+        snprintf(relay->heard, sizeof relay->heard, "%.*s", (int)length, (const char *)bytes);
+        EXPECT(highwire_websocket_close(socket, 4001, "enough"), HIGHWIRE_OK);
+    } else if (event == HIGHWIRE_WEBSOCKET_END) {
+        char end[256];
+        int used = snprintf(end, sizeof end, "%s|%u|%.*s", relay->heard, (unsigned)code, (int)length, length ? (const char *)bytes : "");
+        if (relay->request != 0) {
+            EXPECT(highwire_respond(relay->request, 200, "text/plain", end, (size_t)used), HIGHWIRE_OK);
+            free(relay);
+            return;
+        }
+        pthread_mutex_lock(&relay->lock);
+        memcpy(relay->end, end, sizeof end);
+        pthread_cond_signal(&relay->over);
+        pthread_mutex_unlock(&relay->lock);
+    }
+}
+
+/* Its connections are HTTP/2. */
+static highwire_client client2;
+
+static void open_relay(highwire_client client, const char *url, struct relay *relay) {
+    const struct highwire_websocket_settings settings = {"c", NULL, 1000000, 60000, 1};
+    highwire_call call;
+    highwire_websocket socket;
+    EXPECT(highwire_call_new(client, "GET", "ftp://a/", &call), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_call_new(client, "POST", url, &call), HIGHWIRE_OK);
+    EXPECT(highwire_call_websocket(call, &settings, NULL, relay, &socket), HIGHWIRE_NULL);
+    EXPECT(highwire_call_websocket(call, &settings, relaying, relay, &socket), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_call_websocket(call, &settings, relaying, relay, &socket), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_call_new(client, "GET", url, &call), HIGHWIRE_OK);
+    EXPECT(highwire_call_header(call, "Origin", "https://good.example"), HIGHWIRE_OK);
+    EXPECT(highwire_call_websocket(call, &settings, relaying, relay, &socket), HIGHWIRE_OK);
+}
+
+static void relay(highwire_request request, void *data) {
+    struct relay *relay = (struct relay *)calloc(1, sizeof *relay);
+    highwire_string path, version;
+    char url[256];
+    (void)data;
+    EXPECT(highwire_request_query_param(request, "path", &path), HIGHWIRE_OK);
+    snprintf(url, sizeof url, "ws://%s%.*s", highwire_server_address(server, 0), (int)path.length, path.data);
+    relay->request = request;
+    open_relay(highwire_request_query_param(request, "http2", &version) == HIGHWIRE_OK ? client2 : client, url, relay);
+}
+
+/* Opens one from a thread that waits. */
+static void wait_for_relay(void) {
+    struct relay relay = {0, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, "", ""};
+    char url[256];
+    snprintf(url, sizeof url, "http://%s/socket", highwire_server_address(server, 0));
+    open_relay(client, url, &relay);
+    pthread_mutex_lock(&relay.lock);
+    while (relay.end[0] == 0)
+        pthread_cond_wait(&relay.over, &relay.lock);
+    pthread_mutex_unlock(&relay.lock);
+    if (strcmp(relay.end, "echo of the client|4001|") != 0) {
+        fprintf(stderr, "line %d: %s\n", __LINE__, relay.end);
+        abort();
+    }
+}
+
 /* Calls the server from a thread that waits. */
 static void wait_for_call(void) {
     highwire_call call;
@@ -489,6 +564,8 @@ int main(int argc, char **argv) {
     EXPECT(highwire_app_route(app, "POST", "/upload", HIGHWIRE_BODY_PARTS, upload, NULL), HIGHWIRE_OK);
     EXPECT(highwire_client_new(NULL), HIGHWIRE_NULL);
     EXPECT(highwire_client_new(&client), HIGHWIRE_OK);
+    EXPECT(highwire_client_new(&client2), HIGHWIRE_OK);
+    EXPECT(highwire_client_set(client2, HIGHWIRE_CLIENT_HTTP, 20), HIGHWIRE_OK);
     EXPECT(highwire_client_set(client, 99, 1), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_client_set(client, HIGHWIRE_CLIENT_HTTP, 12), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_client_set(client, HIGHWIRE_CLIENT_BODY_BYTES, 10000), HIGHWIRE_OK);
@@ -499,6 +576,7 @@ int main(int argc, char **argv) {
     EXPECT(highwire_client_set_text(client, HIGHWIRE_CLIENT_USER_AGENT, "a\nb"), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_client_set_text(client, HIGHWIRE_CLIENT_USER_AGENT, "everything"), HIGHWIRE_OK);
     EXPECT(highwire_app_route(app, "GET", "/call", HIGHWIRE_BODY_NONE, call, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_app_route(app, "GET", "/relay", HIGHWIRE_BODY_NONE, relay, NULL), HIGHWIRE_OK);
     EXPECT(highwire_topics_new(0, NULL), HIGHWIRE_NULL);
     EXPECT(highwire_topics_new(0, &topics), HIGHWIRE_OK);
     EXPECT(highwire_app_route(app, "GET", "/socket", HIGHWIRE_BODY_NONE, open_socket, NULL), HIGHWIRE_OK);
@@ -515,7 +593,9 @@ int main(int argc, char **argv) {
     fflush(stdout);
     EXPECT(highwire_server_start(server), HIGHWIRE_OK);
     wait_for_call();
+    wait_for_relay();
     EXPECT(highwire_server_join(server), HIGHWIRE_OK);
+    EXPECT(highwire_client_free(client2), HIGHWIRE_OK);
     EXPECT(highwire_client_free(client), HIGHWIRE_OK);
     EXPECT(highwire_client_free(client), HIGHWIRE_INVALID_HANDLE);
     EXPECT(highwire_server_free(server), HIGHWIRE_OK);
