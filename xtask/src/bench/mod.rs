@@ -93,6 +93,20 @@ struct Plan {
     machine: String,
 }
 
+/// Makes the programs of a comparison.
+type Prepare = fn(&Path) -> Result<()>;
+
+/// Runs a comparison, and writes its page.
+type Compare = fn(&Path, &Plan) -> Result<()>;
+
+/// The comparisons that have no choices.
+const PAGES: [(&str, Prepare, Compare); 4] = [
+    ("models", |root| prepare(root, &[], &Rivals::Peers(&[])), models::run),
+    ("clients", clients::prepare, clients::run),
+    ("proxies", proxies::prepare, proxies::run),
+    ("bindings", bindings::prepare, bindings::run),
+];
+
 pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
     let list = args.flag("--list");
     let rounds = args.value("--rounds")?.unwrap_or(5).max(1);
@@ -117,6 +131,15 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
         return Ok(());
     }
     let plan = || Plan { rounds, seconds, machine: machine(root, rounds, seconds) };
+    if let Some((name, prepare, run)) = PAGES.iter().find(|(name, ..)| Some(*name) == kind.as_deref()) {
+        args.finish()?;
+        if !names.is_empty() || !peers.is_empty() || output.is_some() || against.is_some() {
+            return Err(Error::Usage(format!("`bench {name}` accepts --rounds and --seconds only")));
+        }
+        prepare(root)?;
+        let _cubic = Cubic::set();
+        return run(root, &plan());
+    }
     match kind.as_deref() {
         Some("http") => {
             args.finish()?;
@@ -133,42 +156,6 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
             prepare(root, &chosen, &rivals)?;
             let _cubic = Cubic::set();
             http(root, &plan(), &chosen, &rivals, output.as_deref().unwrap_or("bench/http.md"))
-        }
-        Some("models") => {
-            args.finish()?;
-            if !names.is_empty() || !peers.is_empty() || output.is_some() || against.is_some() {
-                return Err(Error::Usage("`bench models` accepts --rounds and --seconds only".into()));
-            }
-            prepare(root, &[], &Rivals::Peers(&[]))?;
-            let _cubic = Cubic::set();
-            models::run(root, &plan())
-        }
-        Some("clients") => {
-            args.finish()?;
-            if !names.is_empty() || !peers.is_empty() || output.is_some() || against.is_some() {
-                return Err(Error::Usage("`bench clients` accepts --rounds only".into()));
-            }
-            clients::prepare(root)?;
-            let _cubic = Cubic::set();
-            clients::run(root, &plan())
-        }
-        Some("bindings") => {
-            args.finish()?;
-            if !names.is_empty() || !peers.is_empty() || output.is_some() || against.is_some() {
-                return Err(Error::Usage("`bench bindings` accepts --rounds and --seconds only".into()));
-            }
-            bindings::prepare(root)?;
-            let _cubic = Cubic::set();
-            bindings::run(root, &plan())
-        }
-        Some("proxies") => {
-            args.finish()?;
-            if !names.is_empty() || !peers.is_empty() || output.is_some() || against.is_some() {
-                return Err(Error::Usage("`bench proxies` accepts --rounds and --seconds only".into()));
-            }
-            proxies::prepare(root)?;
-            let _cubic = Cubic::set();
-            proxies::run(root, &plan())
         }
         Some(client @ (idle::HOLD | memory::SIP)) => {
             let usage = || Error::Usage(format!("usage: bench {client} PORT PATH COUNT"));
