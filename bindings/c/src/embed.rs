@@ -97,6 +97,11 @@ pub(crate) fn turn(handle: highwire_loop) -> Result<bool, Failed> {
     with(handle, |worker| worker.turn())
 }
 
+/// Returns true while a turn of this loop runs.
+pub(crate) fn is_in_turn(handle: highwire_loop) -> bool {
+    LOOPS.with_borrow(|loops| loops.get(&handle).is_some_and(Option::is_none))
+}
+
 fn add(worker: Box<dyn Turns>) -> highwire_loop {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let handle = KIND | NEXT.fetch_add(1, Ordering::Relaxed);

@@ -106,6 +106,8 @@ fn ask(build: Build, mode: &str, wrapper: &[&str]) {
     stream.write_all(b"POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 9000\r\n\r\nx").expect("a part");
     drop(stream);
 
+    assert_eq!(body(&get(&address, "/own")), "own", "{what}");
+
     // A request that no parser may accept, and one that waits for the second server.
     assert!(send("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1,1\r\n\r\n").starts_with("HTTP/1.1 400 "), "{what}");
     let second = format!("127.0.0.1:{}", port + 1);

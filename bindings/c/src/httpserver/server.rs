@@ -167,7 +167,7 @@ pub unsafe extern "C" fn http_server_listen_addr(server: *mut http_server_s, add
     }
     // The program may free the pointer meanwhile, so only the server itself is used.
     loop {
-        if handle_event(found.epoll, -1) < 0 {
+        if handle_event(&found, -1) < 0 {
             return -1;
         }
     }
@@ -209,23 +209,28 @@ pub unsafe extern "C" fn http_server_listen_addr_poll(server: *mut http_server_s
     status
 }
 
-/// Handles at most one event, without waiting. Returns 1 if there was one, 0 if not, and -1 after an error.
+/// Handles at most one event, without waiting. Returns 1 if there was one, 0 if not, and -1 after an error. In a handler of the same
+/// server it may return 0 while other events wait; these are handled afterwards.
 ///
 /// # Safety
 /// The pointer is one of `http_server_init`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn http_server_poll(server: *mut http_server_s) -> c_int {
     // SAFETY: as the caller promises.
-    unsafe { server_of(server) }.map_or(-1, |server| handle_event(server.epoll, 0))
+    unsafe { server_of(server) }.map_or(-1, |server| handle_event(&server, 0))
 }
 
 /// Waits for one event, and calls its function.
-fn handle_event(epoll: c_int, timeout: c_int) -> c_int {
+fn handle_event(server: &Server, timeout: c_int) -> c_int {
     let mut event = libc::epoll_event { events: 0, u64: 0 };
     // SAFETY: there is room for one event.
-    match unsafe { libc::epoll_wait(epoll, &raw mut event, 1, timeout) } {
+    match unsafe { libc::epoll_wait(server.epoll, &raw mut event, 1, timeout) } {
         1 => {
             let pointer = event.u64 as usize as *const Event;
+            if ptr::eq(pointer, &server.event) && server.running.get().is_some_and(embed::is_in_turn) {
+                // The program polls the server in a handler of its own, whose turn goes on afterwards.
+                return 0;
+            }
             // SAFETY: as documented, each pointer that is registered points to a struct whose first member is the function.
             // Ours do.
             unsafe { ((*pointer).handler)(&raw mut event) };

@@ -3,18 +3,21 @@
 #define HTTP_MAX_REQUEST_BUF_SIZE 4096
 #define HTTP_REQUEST_TIMEOUT 5
 #define HTTPSERVER_IMPL
+#include <arpa/inet.h>
 #include <httpserver.h>
 #include <httpserver.h>
+#include <netinet/in.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 static struct http_server_s *server, *second;
-static int chunks_left;
+static int chunks_left, port;
 static void chunk_sent(struct http_request_s *request);
 
 static int is(struct http_string_s string, char const *text) {
@@ -196,6 +199,20 @@ static void handle(struct http_request_s *request) {
         while (http_server_poll(second) > 0)
             ;
         text(request, 200, "nested");
+    } else if (is(target, "/own")) {
+        /* A connection waits, so the server's own event is there for as long as this handler runs. */
+        struct sockaddr_in address;
+        int client = socket(AF_INET, SOCK_STREAM, 0);
+        memset(&address, 0, sizeof address);
+        address.sin_family = AF_INET;
+        address.sin_port = htons((unsigned short)port);
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        if (client < 0 || connect(client, (struct sockaddr *)&address, sizeof address) != 0)
+            abort();
+        while (http_server_poll(server) > 0)
+            ;
+        close(client);
+        text(request, 200, "own");
     } else if (is(target, "/stop")) {
         free(server);
         exit(0);
@@ -208,7 +225,7 @@ static void handle_second(struct http_request_s *request) {
 }
 
 int main(int argc, char **argv) {
-    int port = argc > 1 ? atoi(argv[1]) : 8080;
+    port = argc > 1 ? atoi(argv[1]) : 8080;
     server = http_server_init(port, handle);
     second = http_server_init(port + 1, handle_second);
     http_server_set_userdata(server, &server);
