@@ -13,6 +13,7 @@
 
 pub mod allocator;
 pub mod app;
+mod backlog;
 pub mod calls;
 pub mod client;
 pub mod deferred;

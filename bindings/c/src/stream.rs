@@ -1,8 +1,9 @@
 //! Response bodies in parts, which a program writes from any thread.
 //!
-//! The program writes into a queue, which the connection's worker reads. The queue holds at most `ROOM` bytes; a write
-//! that does not fit fails with `HIGHWIRE_AGAIN`, and the worker calls the program when there is room again.
+//! The program writes into a [`Backlog`], which the connection's worker reads. A write that does not fit fails with
+//! `HIGHWIRE_AGAIN`, and the worker calls the program when there is room again.
 
+use crate::backlog::Backlog;
 use crate::handles::{Kind, Table};
 use crate::request::{Data, highwire_request};
 use crate::response::{self, Draft, highwire_response};
@@ -14,7 +15,6 @@ use bytes::Bytes;
 use futures_core::Stream;
 use highwire::Response;
 use highwire::body::BodyError;
-use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,9 +22,6 @@ use std::task::{Context, Poll, Waker};
 
 /// A response body that is being written.
 pub type highwire_stream = u64;
-
-/// The most bytes that wait for a client. This is as much as a kernel's socket buffer usually holds.
-const ROOM: usize = 256 * 1024;
 
 /// Is called on the worker's thread when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
 /// `HIGHWIRE_GONE` when the client is gone. It is not called after the stream has ended. If another thread
@@ -34,17 +31,13 @@ pub type highwire_stream_callback =
     Option<unsafe extern "C" fn(stream: highwire_stream, result: highwire_result, data: *mut c_void)>;
 
 struct Queue {
-    parts: VecDeque<Bytes>,
-    held: usize,
+    parts: Backlog<Bytes>,
     /// How the program has ended the body: true if it is whole.
     ended: Option<bool>,
     /// True if the connection reads no more.
     is_gone: bool,
     /// True if the program has the stream's handle, so that its callback may be called.
     is_armed: bool,
-    /// True if a write has failed since the program was last told of room.
-    wants_room: bool,
-    reader: Option<Waker>,
 }
 
 /// A body between the program and the connection.
@@ -89,11 +82,9 @@ impl Stream for Reading {
     type Item = Result<Bytes, BodyError>;
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut queue = self.writing.lock();
-        if let Some(part) = queue.parts.pop_front() {
-            queue.held -= part.len();
+        if let Some(part) = queue.parts.pop(Bytes::len) {
             // After its end the program may have freed what the callback needs.
-            let has_room = queue.wants_room && queue.held <= ROOM / 2 && queue.ended.is_none();
-            queue.wants_room &= !has_room;
+            let has_room = queue.ended.is_none() && queue.parts.tells_of_room();
             drop(queue);
             if has_room {
                 self.writing.tell(self.handle, HIGHWIRE_OK);
@@ -104,7 +95,7 @@ impl Stream for Reading {
             Some(true) => Poll::Ready(None),
             Some(false) => Poll::Ready(Some(Err(BodyError::CutShort))),
             None => {
-                queue.reader = Some(cx.waker().clone());
+                queue.parts.wait(cx);
                 Poll::Pending
             }
         }
@@ -115,7 +106,7 @@ impl Drop for Reading {
     fn drop(&mut self) {
         let mut queue = self.writing.lock();
         queue.is_gone = true;
-        let parts = std::mem::take(&mut queue.parts);
+        let parts = queue.parts.discard();
         let is_cut = queue.ended.is_none() && queue.is_armed;
         drop(queue);
         drop(parts);
@@ -161,15 +152,7 @@ pub(crate) fn begin(
     callback: highwire_stream_callback,
     data: Data,
 ) -> Result<highwire_stream, Failed> {
-    let queue = Queue {
-        parts: VecDeque::new(),
-        held: 0,
-        ended: None,
-        is_gone: false,
-        is_armed: false,
-        wants_room: false,
-        reader: None,
-    };
+    let queue = Queue { parts: Backlog::new(), ended: None, is_gone: false, is_armed: false };
     let writing = Arc::new(Writing { queue: Mutex::new(queue), callback, data, length });
     let handle = STREAMS.add(writing.clone());
     draft.stream = Some(Reading { writing: writing.clone(), handle });
@@ -183,18 +166,28 @@ pub(crate) fn begin(
 
 /// Sends a part of the body even if the queue is full. Returns false if the writer must wait for the callback.
 pub(crate) fn push(stream: highwire_stream, part: &[u8]) -> Result<bool, Failed> {
+    write(stream, part, false)
+}
+
+/// Adds a part to a body. If the backlog is bounded, a part that does not fit is refused. Returns false if an unbounded one has more than
+/// its room.
+fn write(stream: highwire_stream, part: &[u8], is_bounded: bool) -> Result<bool, Failed> {
     let writing = STREAMS.get(stream)?;
     let mut queue = writing.lock();
     if queue.is_gone {
         return failed(HIGHWIRE_GONE, "the client is gone");
     }
-    if !part.is_empty() {
-        queue.held += part.len();
-        queue.parts.push_back(Bytes::copy_from_slice(part));
+    if queue.ended.is_some() {
+        return failed(HIGHWIRE_WRONG_STATE, "the stream has ended");
     }
-    let has_room = queue.held <= ROOM;
-    queue.wants_room |= !has_room;
-    let reader = queue.reader.take();
+    if is_bounded && !queue.parts.has_room_for(part.len()) {
+        return failed(HIGHWIRE_AGAIN, "too many bytes wait for the client");
+    }
+    if !part.is_empty() {
+        queue.parts.push(Bytes::copy_from_slice(part), part.len());
+    }
+    let has_room = is_bounded || !queue.parts.is_overfull();
+    let reader = queue.parts.take_reader();
     drop(queue);
     reader.into_iter().for_each(Waker::wake);
     Ok(has_room)
@@ -218,27 +211,7 @@ pub unsafe extern "C" fn highwire_stream_write(
     guarded(|| {
         // SAFETY: as the caller promises.
         let part = unsafe { bytes(part.cast(), length, "part") }?;
-        let writing = STREAMS.get(stream)?;
-        let mut queue = writing.lock();
-        if queue.is_gone {
-            return failed(HIGHWIRE_GONE, "the client is gone");
-        }
-        if queue.ended.is_some() {
-            return failed(HIGHWIRE_WRONG_STATE, "the stream has ended");
-        }
-        // A first part may have any length, so that no part is too long for ever.
-        if queue.held > 0 && queue.held + part.len() > ROOM {
-            queue.wants_room = true;
-            return failed(HIGHWIRE_AGAIN, "too many bytes wait for the client");
-        }
-        if !part.is_empty() {
-            queue.held += part.len();
-            queue.parts.push_back(Bytes::copy_from_slice(part));
-        }
-        let reader = queue.reader.take();
-        drop(queue);
-        reader.into_iter().for_each(Waker::wake);
-        Ok(())
+        write(stream, part, true).map(drop)
     })
 }
 
@@ -259,7 +232,7 @@ fn end(stream: highwire_stream, is_whole: bool) -> highwire_result {
         let writing = STREAMS.remove(stream)?;
         let mut queue = writing.lock();
         queue.ended = Some(is_whole);
-        let (reader, is_gone) = (queue.reader.take(), queue.is_gone);
+        let (reader, is_gone) = (queue.parts.take_reader(), queue.is_gone);
         drop(queue);
         reader.into_iter().for_each(Waker::wake);
         if is_gone && is_whole { failed(HIGHWIRE_GONE, "the client is gone") } else { Ok(()) }

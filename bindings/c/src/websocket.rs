@@ -4,6 +4,7 @@
 //! wait in a queue, so that any thread may send them; the future takes them out as far as the peer does. Only
 //! subscriptions use the socket itself, on its worker's thread (`SENDERS`).
 
+use crate::backlog::Backlog;
 use crate::calls::{self, highwire_call};
 use crate::handles::{Kind, Table};
 use crate::request::{Data, highwire_request, with_request_mut};
@@ -19,7 +20,7 @@ use highwire::ws::{
 };
 use highwire::{FromRequest, Response, StatusCode};
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
 use std::future::Future;
 use std::pin::Pin;
@@ -84,30 +85,20 @@ pub struct highwire_websocket_settings {
     pub compress: i32,
 }
 
-/// The most bytes that wait for a peer. Each message counts `MESSAGE_COST` more.
-const ROOM: usize = 256 * 1024;
-
 /// The most bytes of a control frame (RFC 6455 section 5.5).
 const CONTROL_BYTES: usize = 125;
 
 /// The most messages that a connection sends and receives before others have their turn.
 const MESSAGES_A_TURN: u32 = 64;
 
-/// The most places for messages that an empty queue keeps.
-const KEPT_PLACES: usize = 64;
-
 /// What the queue itself takes for a message.
 const MESSAGE_COST: usize = size_of::<Message>();
 
 /// The messages between the program and the connection.
 struct Outbox {
-    messages: VecDeque<Message>,
-    held: usize,
-    /// True if a message was refused since the program was last told of room.
-    wants_room: bool,
+    messages: Backlog<Message>,
     /// True if a Close frame is queued, or the connection has ended.
     is_closed: bool,
-    task: Option<Waker>,
 }
 
 /// A connection as every thread sees it.
@@ -134,8 +125,8 @@ impl Socket {
     /// Drops the messages that wait, and takes no others.
     fn close(&self) {
         let mut outbox = self.lock();
-        (outbox.is_closed, outbox.wants_room, outbox.held) = (true, false, 0);
-        let messages = std::mem::take(&mut outbox.messages);
+        outbox.is_closed = true;
+        let messages = outbox.messages.discard();
         drop(outbox);
         drop(messages);
     }
@@ -194,7 +185,7 @@ struct Ending {
 impl Ending {
     /// Makes a socket with its handle.
     fn new(callback: Callback, data: Data) -> Ending {
-        let outbox = Outbox { messages: VecDeque::new(), held: 0, wants_room: false, is_closed: false, task: None };
+        let outbox = Outbox { messages: Backlog::new(), is_closed: false };
         let socket = Arc::new(Socket { outbox: Mutex::new(outbox), callback, data });
         let handle = SOCKETS.add(socket.clone());
         Ending { handle, socket, code: code::ABNORMAL, reason: Utf8Bytes::new(), is_armed: false }
@@ -230,8 +221,7 @@ impl Serving {
     fn send_next(&mut self, cx: &mut Context<'_>) -> Result<Sent, Error> {
         let mut outbox = self.ending.socket.lock();
         if outbox.messages.is_empty() {
-            outbox.messages.shrink_to(KEPT_PLACES);
-            outbox.task = Some(cx.waker().clone());
+            outbox.messages.wait(cx);
             return Ok(Sent::All);
         }
         drop(outbox);
@@ -240,10 +230,8 @@ impl Serving {
             Poll::Ready(ready) => ready?,
         }
         let mut outbox = self.ending.socket.lock();
-        let Some(message) = outbox.messages.pop_front() else { return Ok(Sent::One) };
-        outbox.held -= cost(&message);
-        let has_room = outbox.wants_room && outbox.held <= ROOM / 2 && !outbox.is_closed;
-        outbox.wants_room &= !has_room;
+        let Some(message) = outbox.messages.pop(cost) else { return Ok(Sent::One) };
+        let has_room = !outbox.is_closed && outbox.messages.tells_of_room();
         drop(outbox);
         match self.sender.try_send(message) {
             Ok(()) => {}
@@ -535,15 +523,13 @@ fn send(socket: highwire_websocket, message: Message) -> Result<(), Failed> {
         return failed(HIGHWIRE_WRONG_STATE, "the connection was closed");
     }
     let (cost, is_close) = (cost(&message), matches!(message, Message::Close(_)));
-    // A first message may have any length, so that no message is too long for ever. A Close frame always has room.
-    if outbox.held > 0 && outbox.held + cost > ROOM && !is_close {
-        outbox.wants_room = true;
+    // A Close frame always has room.
+    if !is_close && !outbox.messages.has_room_for(cost) {
         return failed(HIGHWIRE_AGAIN, "too many bytes wait for the peer");
     }
-    outbox.held += cost;
-    outbox.messages.push_back(message);
+    outbox.messages.push(message, cost);
     outbox.is_closed |= is_close;
-    let task = outbox.task.take();
+    let task = outbox.messages.take_reader();
     drop(outbox);
     task.into_iter().for_each(Waker::wake);
     Ok(())

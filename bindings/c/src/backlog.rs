@@ -1,0 +1,103 @@
+//! What a program has written and its connection has not taken yet: the parts of a stream, the messages of a WebSocket.
+//!
+//! The program writes on any thread, and the connection's worker takes. A program that was refused for want of room is told
+//! once when half of the room is free again.
+
+use std::collections::VecDeque;
+use std::task::{Context, Waker};
+
+/// The most bytes that wait for a peer. This is as much as a kernel's socket buffer usually holds.
+pub(crate) const ROOM: usize = 256 * 1024;
+
+/// The most places for items that an empty backlog keeps.
+const KEPT_PLACES: usize = 64;
+
+pub(crate) struct Backlog<T> {
+    items: VecDeque<T>,
+    held: usize,
+    /// True if the program was refused since it was last told of room.
+    wants_room: bool,
+    reader: Option<Waker>,
+}
+
+impl<T> Backlog<T> {
+    pub(crate) const fn new() -> Backlog<T> {
+        Backlog { items: VecDeque::new(), held: 0, wants_room: false, reader: None }
+    }
+
+    /// Returns true if `bytes` more may wait. Otherwise the program is told of room later. A first item may have any length, so
+    /// that none is too long for ever.
+    pub(crate) fn has_room_for(&mut self, bytes: usize) -> bool {
+        let fits = self.held == 0 || self.held + bytes <= ROOM;
+        self.wants_room |= !fits;
+        fits
+    }
+
+    /// Returns true if more waits than there is room for. Then the program is told of room later.
+    pub(crate) fn is_overfull(&mut self) -> bool {
+        let is_overfull = self.held > ROOM;
+        self.wants_room |= is_overfull;
+        is_overfull
+    }
+
+    /// Adds an item that counts `bytes`, also if there is no room.
+    pub(crate) fn push(&mut self, item: T, bytes: usize) {
+        self.held += bytes;
+        self.items.push_back(item);
+    }
+
+    /// Takes the next item, whose bytes `count` returns.
+    pub(crate) fn pop(&mut self, count: impl FnOnce(&T) -> usize) -> Option<T> {
+        let item = self.items.pop_front()?;
+        self.held -= count(&item);
+        Some(item)
+    }
+
+    /// Returns true once if the program is to be told of room.
+    pub(crate) fn tells_of_room(&mut self) -> bool {
+        let tells = self.wants_room && self.held <= ROOM / 2;
+        self.wants_room &= !tells;
+        tells
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Wakes the connection's task at the next item: see [`take_reader`](Self::take_reader).
+    pub(crate) fn wait(&mut self, cx: &Context<'_>) {
+        self.items.shrink_to(KEPT_PLACES);
+        self.reader = Some(cx.waker().clone());
+    }
+
+    /// Returns the task that waits. Wake it after the lock is free.
+    pub(crate) fn take_reader(&mut self) -> Option<Waker> {
+        self.reader.take()
+    }
+
+    /// Takes what waits, which is never sent. Drop it after the lock is free.
+    pub(crate) fn discard(&mut self) -> VecDeque<T> {
+        (self.held, self.wants_room) = (0, false);
+        std::mem::take(&mut self.items)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_program_is_told_of_room_once() {
+        let mut backlog = Backlog::new();
+        assert!(backlog.has_room_for(2 * ROOM), "the first may have any length");
+        backlog.push("long", 2 * ROOM);
+        assert!(!backlog.has_room_for(1) && backlog.is_overfull() && !backlog.tells_of_room());
+        assert_eq!(backlog.pop(|_| 2 * ROOM), Some("long"));
+        assert!(backlog.tells_of_room() && !backlog.tells_of_room());
+        backlog.push("a", ROOM - 1);
+        backlog.push("b", 1);
+        assert!(!backlog.is_overfull() && !backlog.has_room_for(1) && backlog.has_room_for(0));
+        assert_eq!(backlog.discard().len(), 2);
+        assert!(backlog.is_empty() && !backlog.tells_of_room() && backlog.pop(|_| 0).is_none());
+    }
+}
