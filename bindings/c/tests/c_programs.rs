@@ -180,6 +180,26 @@ fn the_examples_answer() {
     assert_eq!(body(&exchange_text(connect(&upload.address), &request)), "1000000 bytes\n");
     upload.terminate();
 
+    let answers = Running::start(example("answers"));
+    let language = |fields: &str, text: &str| {
+        let head = format!("POST /language HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {}", text.len());
+        let media_type = "Content-Type: application/x-www-form-urlencoded";
+        exchange_text(connect(&answers.address), format!("{head}\r\n{media_type}\r\n{fields}\r\n{text}"))
+    };
+    let set = language("", "language=fr");
+    assert!(set.starts_with("HTTP/1.1 303 ") && set.contains("language=fr; Path=/"), "{set}");
+    assert!(language("", "language=fr%0d%0aX-A:1").starts_with("HTTP/1.1 422 "));
+    assert!(language("", "").starts_with("HTTP/1.1 400 "));
+    let cookie = "GET /language HTTP/1.1\r\nHost: a\r\nConnection: close\r\nCookie: language=fr\r\n\r\n";
+    assert_eq!(body(&exchange_text(connect(&answers.address), cookie)), "fr");
+    assert_eq!(body(&get(&answers.address, "/primes/100")), "25\n");
+    assert!(get(&answers.address, "/primes/x").starts_with("HTTP/1.1 400 "));
+    // In HTTP/1.0 the body has no chunks.
+    let numbers = exchange_text(connect(&answers.address), "GET /numbers/200000 HTTP/1.0\r\n\r\n");
+    let expected: String = (1..=200_000).map(|number| format!("{number}\n")).collect();
+    assert!(body(&numbers) == expected, "{} bytes", numbers.len());
+    answers.terminate();
+
     let own_loop = Running::start(example("epoll_loop"));
     for _ in 0..5 {
         assert!(body(&get(&own_loop.address, "/ticks")).ends_with(" ticks\n"));
