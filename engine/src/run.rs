@@ -139,7 +139,8 @@ impl<M: MakeService> Server<M> {
     }
 
     /// Runs as [`run`](Self::run) does, passes the server's handle to `with_handle` when the server has started, and returns
-    /// the final counts. The server also stops by [`Handle::shutdown`].
+    /// the final counts. The server also stops by [`Handle::shutdown`]. The handlers for signals stay
+    /// installed.
     ///
     /// # Errors
     /// Returns an error if a worker cannot start, or fails.

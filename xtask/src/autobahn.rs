@@ -10,7 +10,7 @@ use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread::{self, sleep};
+use std::thread::{self, ScopedJoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use crate::conformance::{BUILD, GLANCE, REPORTS, START, create, read, serve};
@@ -123,8 +123,11 @@ pub(crate) fn autobahn(root: &Path, cases: Scope) -> Result<()> {
             .map(|(place, engine)| scope.spawn(move || play_sides(root, engine, &cases.excluded(place))))
             .collect();
         let mut wrong = Vec::new();
-        for engine in engines {
-            wrong.extend(engine.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        let join =
+            |engine: ScopedJoinHandle<'_, _>| engine.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let results: Vec<Result<Vec<String>>> = engines.into_iter().map(join).collect();
+        for result in results {
+            wrong.extend(result.unwrap_or_else(|error| vec![error.reason()]));
         }
         Ok(wrong)
     })?;

@@ -116,7 +116,7 @@ typedef enum highwire_option {
 
 // The events that a WebSocket's callback gets, and the kinds of messages.
 typedef enum highwire_websocket_event {
-    // The connection is open. This is the first call.
+    // The connection is open. No other event comes before, but `HIGHWIRE_WEBSOCKET_END` may be the only one.
     HIGHWIRE_WEBSOCKET_OPEN = 0,
     // A message of text. It is UTF-8.
     HIGHWIRE_WEBSOCKET_TEXT = 1,
@@ -286,7 +286,7 @@ typedef struct highwire_websocket_settings {
     uint64_t message_bytes;
     // The time in milliseconds after which a silent peer gets a Ping frame; 30,000 by default.
     uint64_t ping_ms;
-    // 1 compresses messages if the client can.
+    // 1 compresses messages if the peer can.
     int32_t compress;
 } highwire_websocket_settings;
 
@@ -585,7 +585,7 @@ const char *highwire_server_address(highwire_server server,
 enum highwire_result highwire_server_start(highwire_server server);
 
 // Runs the server until SIGINT or SIGTERM, for which it installs handlers, or until `highwire_server_shutdown`. The first signal
-// begins a graceful shutdown, the second cuts all connections.
+// begins a graceful shutdown, the second cuts all connections. The handlers stay installed after the end.
 enum highwire_result highwire_server_run(highwire_server server);
 
 // Runs the server until `highwire_server_shutdown`, which another thread or a handler calls. Installs no signal handlers.
@@ -677,12 +677,13 @@ enum highwire_result highwire_respond_websocket(highwire_request request,
                                                 highwire_websocket *out);
 
 // Opens a WebSocket to another server by a call, in place of sending it: its method is GET, its URL begins with `ws:`, `wss:`, `http:`
-// or `https:`, or is relative to the client's; its header fields are part of the handshake, and its timeout, 30 seconds by default,
-// is that of the handshake. The call's handle is invalid from now on, unless `callback` is NULL. `settings` and `out` may be NULL; `origins` means
+// or `https:`, or is relative to the client's; its header fields are part of the handshake, except `Host`, `Upgrade` and `Sec-WebSocket-…`, and its timeout, 30
+// seconds by default, is that of the handshake. The call's handle is invalid from now on, unless `callback` is NULL. `settings` and `out` may be NULL; `origins` means
 // nothing here: add a field `Origin` if the server wants one.
 //
-// After `HIGHWIRE_OK`, the callback gets `HIGHWIRE_WEBSOCKET_OPEN`, or, if the WebSocket cannot be opened, at once
-// `HIGHWIRE_WEBSOCKET_END` with the code 1006 and the reason as text. It is called on the thread on which a call runs: see
+// After `HIGHWIRE_OK`, the callback gets `HIGHWIRE_WEBSOCKET_OPEN`, or, if the WebSocket cannot be opened, only
+// `HIGHWIRE_WEBSOCKET_END` with the code 1006 and the reason as text. `highwire_websocket_close` before that does not end the attempt:
+// it closes the connection when it is open. It is called on the thread on which a call runs: see
 // `highwire_call_send`; on another thread maybe before this function has returned. The thread of a client that was freed goes on until
 // its WebSockets are closed.
 enum highwire_result highwire_call_websocket(highwire_call call,

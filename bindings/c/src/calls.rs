@@ -11,6 +11,7 @@ use crate::result::{
 };
 use bytes::Bytes;
 use highwire::client::{Client, Response};
+use highwire::header::AUTHORIZATION;
 use highwire::ws::{Connect, ConnectError};
 use highwire::{HeaderName, HeaderValue, Method};
 use std::borrow::Cow;
@@ -277,14 +278,13 @@ pub(crate) fn take_websocket(call: highwire_call) -> Result<(Place, Connect), Fa
         );
     }
     let place = Place::of(call.client)?;
-    // A URL with a scheme is passed on as it is, so that credentials in it are refused and not lost.
-    let mut url = as_http(&call.url);
-    if !url.contains("://") {
-        url = place.client.get(&url).build().map_err(|error| fault(&error))?.uri().to_string().into();
-    }
+    let request = place.client.get(&as_http(&call.url)).build().map_err(|error| fault(&error))?;
+    let url = request.uri().to_string();
     let wrong = |error: ConnectError| (HIGHWIRE_INVALID_ARGUMENT, error.to_string());
     let mut connect = Connect::new(&as_websocket(&url)).map_err(wrong)?.client(&place.client);
-    for (name, value) in call.fields {
+    // The credentials of the URL.
+    let credentials = request.headers().iter().filter(|(name, _)| *name == AUTHORIZATION).cloned();
+    for (name, value) in credentials.chain(call.fields) {
         connect = connect.header(name, value);
     }
     if let Some(timeout) = call.timeout {

@@ -8,11 +8,14 @@ use crate::result::{
 };
 use highwire::server::{Handle, Server, Stats};
 use std::ffi::{CString, c_char};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The time between two looks at a server whose end is awaited.
 const GLANCE: Duration = Duration::from_millis(10);
+
+/// The longest time for which a handler waits for the start of its server.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A server.
 pub type highwire_server = u64;
@@ -43,19 +46,46 @@ pub struct highwire_stats {
 enum State {
     /// Its addresses, or its start.
     Idle(Server),
+    /// The start of its workers, of which some may serve already.
+    Starting,
     /// Its end.
     Running(Handle),
     /// The end of a call that runs it.
-    Serving,
+    Serving(Arc<Handle>),
     /// Nothing: it has ended, or it is embedded.
     Elsewhere,
 }
 
 struct Shared {
     state: Mutex<State>,
+    /// The server has started, or has failed to.
+    started: Condvar,
     addresses: Mutex<Vec<CString>>,
-    /// The handle of a server that `highwire_server_run` runs.
-    run: Mutex<Option<Arc<Handle>>>,
+}
+
+impl Shared {
+    /// Returns the state, if possible after a start. A start that fails waits for the workers, so that a handler must not wait
+    /// for it without an end.
+    fn settled(&self) -> MutexGuard<'_, State> {
+        let is_starting = |state: &mut State| matches!(state, State::Starting);
+        let wait = self.started.wait_timeout_while(lock(&self.state), PATIENCE, is_starting);
+        wait.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn set(&self, state: State) {
+        let before = std::mem::replace(&mut *lock(&self.state), state);
+        self.started.notify_all();
+        drop(before);
+    }
+}
+
+/// Sets the state of a server after its end, also after a panic.
+struct Ending<'s>(&'s Shared);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.set(State::Elsewhere);
+    }
 }
 
 static SERVERS: Table<Shared> = Table::new(Kind::Server);
@@ -75,8 +105,8 @@ pub unsafe extern "C" fn highwire_server_new(app: highwire_app, out: *mut highwi
         if out.is_null() {
             return null("out");
         }
-        let shared =
-            Shared { state: Mutex::new(State::Idle(server)), addresses: Mutex::default(), run: Mutex::default() };
+        let state = Mutex::new(State::Idle(server));
+        let shared = Shared { state, started: Condvar::new(), addresses: Mutex::default() };
         let handle = SERVERS.add(Arc::new(shared));
         // SAFETY: as the caller promises.
         unsafe { give(out, handle, "out") }
@@ -174,11 +204,12 @@ pub extern "C" fn highwire_server_address(server: highwire_server, index: usize)
 
 /// Takes a server that has not started.
 pub(crate) fn begin(server: highwire_server) -> Result<Server, Failed> {
-    idle(&mut lock(&SERVERS.get(server)?.state))
+    idle(&mut lock(&SERVERS.get(server)?.state), State::Elsewhere)
 }
 
-fn idle(state: &mut State) -> Result<Server, Failed> {
-    match std::mem::replace(state, State::Elsewhere) {
+/// Takes a server that has not started out of its state.
+fn idle(state: &mut State, next: State) -> Result<Server, Failed> {
+    match std::mem::replace(state, next) {
         State::Idle(idle) => Ok(idle),
         other => {
             *state = other;
@@ -192,16 +223,17 @@ fn idle(state: &mut State) -> Result<Server, Failed> {
 pub extern "C" fn highwire_server_start(server: highwire_server) -> highwire_result {
     guarded(|| {
         let shared = SERVERS.get(server)?;
-        // Handlers that run before this function returns wait here, and then see a server that runs.
-        let mut state = lock(&shared.state);
-        let handle = engine(idle(&mut state)?.start())?;
-        *state = State::Running(handle);
+        let idle = idle(&mut lock(&shared.state), State::Starting)?;
+        let ending = Ending(&shared);
+        let handle = engine(idle.start())?;
+        std::mem::forget(ending);
+        shared.set(State::Running(handle));
         Ok(())
     })
 }
 
 /// Runs the server until SIGINT or SIGTERM, for which it installs handlers, or until `highwire_server_shutdown`. The first signal
-/// begins a graceful shutdown, the second cuts all connections.
+/// begins a graceful shutdown, the second cuts all connections. The handlers stay installed after the end.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_server_run(server: highwire_server) -> highwire_result {
     run_here(server, |server, keep| server.run_with(keep).map(|report| tracing::info!(%report, "stopped")))
@@ -220,18 +252,10 @@ fn run_here(
 ) -> highwire_result {
     guarded(|| {
         not_on_worker()?;
-        let (idle, shared) = (begin(server)?, SERVERS.get(server)?);
-        *lock(&shared.state) = State::Serving;
-        // Handlers that run before the handle is here wait in `with_handle`.
-        let mut place = Some(lock(&shared.run));
-        let result = engine(run(idle, &mut |handle| {
-            if let Some(mut place) = place.take() {
-                *place = Some(Arc::new(handle));
-            }
-        }));
-        drop(place);
-        *lock(&shared.state) = State::Elsewhere;
-        result
+        let shared = SERVERS.get(server)?;
+        let idle = idle(&mut lock(&shared.state), State::Starting)?;
+        let _ending = Ending(&shared);
+        engine(run(idle, &mut |handle| shared.set(State::Serving(Arc::new(handle)))))
     })
 }
 
@@ -244,13 +268,9 @@ fn not_on_worker() -> Result<(), Failed> {
 }
 
 fn with_handle<R>(server: highwire_server, act: impl FnOnce(&Handle) -> R) -> Result<R, Failed> {
-    let shared = SERVERS.get(server)?;
-    let run = lock(&shared.run).clone();
-    if let Some(handle) = run {
-        return Ok(act(&handle));
-    }
-    match &*lock(&shared.state) {
+    match &*SERVERS.get(server)?.settled() {
         State::Running(handle) => Ok(act(handle)),
+        State::Serving(handle) => Ok(act(handle)),
         _ => failed(HIGHWIRE_WRONG_STATE, "the server does not run, or runs inside another loop"),
     }
 }
@@ -276,7 +296,7 @@ pub extern "C" fn highwire_server_join(server: highwire_server) -> highwire_resu
         not_on_worker()?;
         let shared = SERVERS.get(server)?;
         loop {
-            let mut state = lock(&shared.state);
+            let mut state = shared.settled();
             match std::mem::replace(&mut *state, State::Elsewhere) {
                 State::Running(handle) if handle.is_finished() => return engine(handle.join()).map(drop),
                 State::Running(handle) => *state = State::Running(handle),
@@ -322,13 +342,18 @@ pub(crate) fn counts(stats: Stats, connections: usize) -> highwire_stats {
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_server_free(server: highwire_server) -> highwire_result {
     guarded(|| {
-        match &*lock(&SERVERS.get(server)?.state) {
+        let shared = SERVERS.get(server)?;
+        let mut place = shared.settled();
+        match &*place {
             State::Running(_) => not_on_worker()?,
-            State::Serving => return failed(HIGHWIRE_WRONG_STATE, "a call runs the server; shut it down first"),
+            State::Starting | State::Serving(_) => {
+                return failed(HIGHWIRE_WRONG_STATE, "a call runs the server; shut it down first");
+            }
             State::Idle(_) | State::Elsewhere => {}
         }
-        let shared = SERVERS.remove(server)?;
-        let state = std::mem::replace(&mut *lock(&shared.state), State::Elsewhere);
+        SERVERS.remove(server)?;
+        let state = std::mem::replace(&mut *place, State::Elsewhere);
+        drop(place);
         if let State::Running(handle) = state {
             handle.abort();
             engine(handle.join())?;

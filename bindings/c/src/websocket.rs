@@ -36,7 +36,7 @@ pub type highwire_websocket = u64;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum highwire_websocket_event {
-    /// The connection is open. This is the first call.
+    /// The connection is open. No other event comes before, but `HIGHWIRE_WEBSOCKET_END` may be the only one.
     HIGHWIRE_WEBSOCKET_OPEN = 0,
     /// A message of text. It is UTF-8.
     HIGHWIRE_WEBSOCKET_TEXT = 1,
@@ -81,7 +81,7 @@ pub struct highwire_websocket_settings {
     pub message_bytes: u64,
     /// The time in milliseconds after which a silent peer gets a Ping frame; 30,000 by default.
     pub ping_ms: u64,
-    /// 1 compresses messages if the client can.
+    /// 1 compresses messages if the peer can.
     pub compress: i32,
 }
 
@@ -212,7 +212,8 @@ struct Serving {
 }
 
 impl Serving {
-    fn new(websocket: WebSocket, ending: Ending) -> Serving {
+    fn new(websocket: WebSocket, mut ending: Ending) -> Serving {
+        ending.reason = Utf8Bytes::new();
         let (sender, receiver) = websocket.split();
         Serving { sender: Rc::new(sender), receiver, ending, is_open: false }
     }
@@ -455,12 +456,13 @@ pub unsafe extern "C" fn highwire_respond_websocket(
 }
 
 /// Opens a WebSocket to another server by a call, in place of sending it: its method is GET, its URL begins with `ws:`, `wss:`, `http:`
-/// or `https:`, or is relative to the client's; its header fields are part of the handshake, and its timeout, 30 seconds by default,
-/// is that of the handshake. The call's handle is invalid from now on, unless `callback` is NULL. `settings` and `out` may be NULL; `origins` means
+/// or `https:`, or is relative to the client's; its header fields are part of the handshake, except `Host`, `Upgrade` and `Sec-WebSocket-…`, and its timeout, 30
+/// seconds by default, is that of the handshake. The call's handle is invalid from now on, unless `callback` is NULL. `settings` and `out` may be NULL; `origins` means
 /// nothing here: add a field `Origin` if the server wants one.
 ///
-/// After `HIGHWIRE_OK`, the callback gets `HIGHWIRE_WEBSOCKET_OPEN`, or, if the WebSocket cannot be opened, at once
-/// `HIGHWIRE_WEBSOCKET_END` with the code 1006 and the reason as text. It is called on the thread on which a call runs: see
+/// After `HIGHWIRE_OK`, the callback gets `HIGHWIRE_WEBSOCKET_OPEN`, or, if the WebSocket cannot be opened, only
+/// `HIGHWIRE_WEBSOCKET_END` with the code 1006 and the reason as text. `highwire_websocket_close` before that does not end the attempt:
+/// it closes the connection when it is open. It is called on the thread on which a call runs: see
 /// `highwire_call_send`; on another thread maybe before this function has returned. The thread of a client that was freed goes on until
 /// its WebSockets are closed.
 ///
@@ -482,6 +484,7 @@ pub unsafe extern "C" fn highwire_call_websocket(
         let connect = settings?.apply_to_client(connect);
         let mut ending = Ending::new(callback, Data(data));
         ending.is_armed = true;
+        ending.reason = "the worker that opened the WebSocket has ended".into();
         if !out.is_null() {
             // SAFETY: as the caller promises, and it is not NULL.
             unsafe { out.write(ending.handle) };

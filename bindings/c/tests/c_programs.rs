@@ -301,6 +301,19 @@ fn lines_are_messages_of_a_websocket() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), lines);
     echo.join().expect("a server");
 
+    // The credentials of a URL are part of the handshake.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("ws://user:pw@{}/a?b=http://c", listener.local_addr().expect("an address"));
+    let mut client = Command::new(compile("examples/websocket_client.c", C99));
+    let mut client = client.arg(url).stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("a program");
+    let (mut stream, _) = listener.accept().expect("a connection");
+    let mut head = [0; 4096];
+    let length = std::io::Read::read(&mut stream, &mut head).expect("a head");
+    let head = String::from_utf8_lossy(&head[..length]).to_lowercase();
+    assert!(head.starts_with("get /a?b=http://c ") && head.contains("authorization: basic dxnlcjpwdw==\r\n"), "{head}");
+    drop(stream);
+    assert_eq!(client.wait().expect("an end").code(), Some(1));
+
     let refused = Command::new(compile("examples/websocket_client.c", C99))
         .arg("ws://127.0.0.1:1/")
         .stdin(Stdio::null())

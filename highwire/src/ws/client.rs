@@ -62,7 +62,8 @@ pub struct Connect {
     fields: Vec<(HeaderName, HeaderValue)>,
     protocols: Vec<String>,
     deflate: Option<Deflate>,
-    timeout: Duration,
+    /// `None` until it is set.
+    timeout: Option<Duration>,
     bounds: Bounds,
     ping_interval: Option<Duration>,
     client: Option<Result<Client, String>>,
@@ -89,7 +90,7 @@ impl Connect {
             fields: Vec::new(),
             protocols: Vec::new(),
             deflate: None,
-            timeout: HANDSHAKE,
+            timeout: None,
             bounds: Bounds::default(),
             ping_interval: Some(super::upgrade::PING_INTERVAL),
             client: None,
@@ -119,9 +120,10 @@ impl Connect {
         self
     }
 
-    /// Sets the time limit for the lookup of the name, the connection and the handshakes; the default is 30 seconds.
+    /// Sets the time limit for the lookup of the name, the connection and the handshakes, in place of that of the client for
+    /// a whole call. The default is 30 seconds, or the client's limit if that is shorter.
     pub fn timeout(mut self, timeout: Duration) -> Connect {
-        self.timeout = timeout;
+        self.timeout = Some(timeout);
         self
     }
 
@@ -188,7 +190,7 @@ impl Connect {
     /// # Panics
     /// Panics if no worker runs on this thread.
     pub async fn connect(self) -> Result<WebSocket, ConnectError> {
-        timeout(self.timeout, self.shake_hands()).await.unwrap_or(Err(ConnectError::TimedOut))
+        timeout(self.timeout.unwrap_or(HANDSHAKE), self.shake_hands()).await.unwrap_or(Err(ConnectError::TimedOut))
     }
 
     async fn shake_hands(&self) -> Result<WebSocket, ConnectError> {
@@ -223,6 +225,10 @@ impl Connect {
         }
         for (name, value) in &self.fields {
             request = request.header(name, value);
+        }
+        if let Some(timeout) = self.timeout {
+            // Replaces the client's limit. It is longer than ours, so that ours ends the attempt.
+            request = request.timeout(timeout.saturating_add(Duration::from_secs(1)));
         }
         Ok(request)
     }
