@@ -21,6 +21,8 @@ type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// A worker's clock, timers and tasks, which the code that the worker runs can reach.
 pub(crate) struct Context {
+    /// See [`current_worker`].
+    number: u64,
     pub(crate) inbox: TaskInbox,
     pub(crate) now: Cell<Instant>,
     /// The number of nanoseconds to add to `now` to get the time since 1970.
@@ -165,7 +167,11 @@ thread_local! {
 
 impl Context {
     pub(crate) fn new(inbox: TaskInbox, shared: Arc<Shared>, serves_many: bool) -> Rc<Context> {
+        thread_local! {
+            static NEXT: Cell<u64> = const { Cell::new(0) };
+        }
         Rc::new(Context {
+            number: NEXT.replace(NEXT.get() + 1),
             inbox,
             now: Cell::new(Instant::default()),
             unix_offset: Cell::default(),
@@ -406,6 +412,11 @@ pub fn now_if_any() -> Option<Instant> {
 pub(crate) fn kept<T>(use_it: impl FnOnce(&mut Kept, Instant) -> T) -> Option<T> {
     let context = CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()?;
     Some(use_it(&mut context.kept.borrow_mut(), context.now.get()))
+}
+
+/// Returns a number that no other worker of this thread has or had, or `None` if no worker runs on this thread.
+pub fn current_worker() -> Option<u64> {
+    CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.number)).ok().flatten()
 }
 
 /// Returns true if a worker runs on this thread that serves many connections at the same time. Only there it pays to

@@ -2,12 +2,14 @@
 //! because the descriptor must report I/O, wakes and timers.
 
 use highwire::server::{Driver, Worker};
+use highwire::topics::{Start, Topics};
 use highwire::{App, blocking};
 use highwire_io::{Readiness, Uring};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 use testkit::http1::{connect_within, exchange_text};
 
 fn app() -> App {
@@ -65,6 +67,45 @@ fn serve_inside<D: Driver>(driver: D) {
     }
     client.join().expect("every answer arrives");
     drop(done);
+}
+
+/// Two workers on one thread: the subscribers of one do not depend on the other.
+#[test]
+fn subscribers_of_a_worker_outlive_another_one_on_their_thread() {
+    let topics = Topics::new();
+    let subscribed = Arc::new(AtomicUsize::new(0));
+    let workers: [_; 2] = std::array::from_fn(|_| {
+        let (topics, subscribed) = (topics.clone(), subscribed.clone());
+        let handler = move || {
+            let mut subscription = topics.subscribe("news", Start::Next).expect("a topic");
+            subscribed.fetch_add(1, Ordering::Relaxed);
+            async move { format!("{}", subscription.recv().await.is_some()) }
+        };
+        let server = App::new().get("/next", handler).listen("127.0.0.1:0").expect("a free port");
+        let address = server.addresses()[0].clone();
+        (server.into_worker(Readiness::new().expect("a driver")).expect("a worker"), address)
+    });
+    let [(mut first, first_address), (mut second, second_address)] = workers;
+    let limit = Instant::now() + Duration::from_secs(8);
+    let cut = std::thread::spawn(move || ask(&first_address, "/next"));
+    while subscribed.load(Ordering::Relaxed) < 1 && Instant::now() < limit {
+        first.turn_ready().expect("a turn");
+    }
+    let client = std::thread::spawn(move || ask(&second_address, "/next"));
+    while subscribed.load(Ordering::Relaxed) < 2 && Instant::now() < limit {
+        first.turn_ready().expect("a turn");
+        second.turn_ready().expect("a turn");
+    }
+    drop(first);
+    // On another thread, so that the worker must be woken.
+    std::thread::spawn(move || topics.publish("news", "hello").expect("a message")).join().expect("a message");
+    while !client.is_finished() && Instant::now() < limit {
+        second.turn_ready().expect("a turn");
+    }
+    assert!(client.is_finished(), "the message does not arrive");
+    let answer = client.join().expect("an answer");
+    assert!(answer.ends_with("true"), "{answer}");
+    assert_eq!(cut.join().expect("an end"), "");
 }
 
 #[test]

@@ -83,15 +83,23 @@ pub(super) struct Local {
 }
 
 thread_local! {
-    /// The worker's subscribers of each hub, by the hub's address.
-    static LOCALS: RefCell<Vec<(*const Hub, Weak<Local>)>> = const { RefCell::new(Vec::new()) };
+    /// The subscribers of each worker of this thread and each hub. A thread has several workers if its program embeds them.
+    static LOCALS: RefCell<Vec<(Owner, Weak<Local>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The number of a worker, and the address of a hub.
+type Owner = (Option<u64>, *const Hub);
+
+fn owner(hub: &Arc<Hub>) -> Owner {
+    (context::current_worker(), Arc::as_ptr(hub))
 }
 
 impl Local {
     /// Returns the subscribers of this worker, if it has any.
     pub(super) fn get(hub: &Arc<Hub>) -> Option<Rc<Local>> {
+        let owner = owner(hub);
         LOCALS.with_borrow(|locals| {
-            let found = locals.iter().find(|(known, _)| *known == Arc::as_ptr(hub));
+            let found = locals.iter().find(|(known, _)| *known == owner);
             found.and_then(|(_, local)| local.upgrade())
         })
     }
@@ -120,7 +128,7 @@ impl Local {
             receiver,
             is_delivering: Cell::new(false),
         });
-        LOCALS.with_borrow_mut(|locals| locals.push((Arc::as_ptr(hub), Rc::downgrade(&local))));
+        LOCALS.with_borrow_mut(|locals| locals.push((owner(hub), Rc::downgrade(&local))));
         let weak = Rc::downgrade(&local);
         context::spawn(poll_fn(move |cx| {
             let Some(local) = weak.upgrade() else { return Poll::Ready(()) };
