@@ -1,6 +1,6 @@
 //! Response bodies in parts, which a program writes from any thread.
 //!
-//! The program writes into a [`Backlog`], which the connection's worker reads. A write that does not fit fails with
+//! The program writes into a `Backlog`, which the connection's worker reads. A write that does not fit fails with
 //! `HIGHWIRE_AGAIN`, and the worker calls the program when there is room again.
 
 use crate::backlog::Backlog;
