@@ -122,15 +122,12 @@ pub(crate) fn autobahn(root: &Path, cases: Scope) -> Result<()> {
             .enumerate()
             .map(|(place, engine)| scope.spawn(move || play_sides(root, engine, &cases.excluded(place))))
             .collect();
-        let mut wrong = Vec::new();
-        let join =
-            |engine: ScopedJoinHandle<'_, _>| engine.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let results: Vec<Result<Vec<String>>> = engines.into_iter().map(join).collect();
-        for result in results {
-            wrong.extend(result.unwrap_or_else(|error| vec![error.reason()]));
-        }
-        Ok(wrong)
-    })?;
+        let found = |engine: ScopedJoinHandle<'_, Result<Vec<String>>>| {
+            let result = engine.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            result.unwrap_or_else(|error| vec![error.reason()])
+        };
+        engines.into_iter().flat_map(found).collect::<Vec<_>>()
+    });
     if wrong.is_empty() { Ok(()) } else { Err(Error::Failed(wrong.join("\n"))) }
 }
 

@@ -18,7 +18,7 @@ Runs the fuzz targets of fuzz/Cargo.toml, one on each core, with cargo-fuzz on t
 Usage: cargo xtask fuzz [--seconds N] [--target NAME]...
 
 Options:
-  --seconds N     how long each target runs, in seconds (default 600)
+  --seconds N     how long each target runs, in seconds (default 600); below 60 it is built with less optimization
   --target NAME   only this target; may be given several times
 
 A target FOO also reads fuzz/seeds/FOO/ and fuzz/dictionaries/FOO.dict if they exist.
@@ -96,7 +96,7 @@ fn all(root: &Path, targets: &[String], seconds: u32) -> Vec<Report> {
     let next = AtomicUsize::new(0);
     let run = || {
         let taken = std::iter::from_fn(|| targets.get(next.fetch_add(1, Ordering::Relaxed)));
-        taken.map(|target| one(root, target.clone(), seconds)).collect::<Vec<_>>()
+        taken.map(|target| one(root, target, seconds)).collect::<Vec<_>>()
     };
     let mut reports: Vec<Report> = thread::scope(|scope| {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
@@ -108,10 +108,10 @@ fn all(root: &Path, targets: &[String], seconds: u32) -> Vec<Report> {
     reports
 }
 
-fn one(root: &Path, target: String, seconds: u32) -> Report {
+fn one(root: &Path, target: &str, seconds: u32) -> Report {
     println!("fuzzing {target} for {seconds} s");
     let mut command = cargo_fuzz(root, "run", seconds);
-    command.arg(&target);
+    command.arg(target);
     // libFuzzer writes new inputs to the first corpus folder and only reads the others.
     let seeds = format!("fuzz/seeds/{target}");
     if root.join(&seeds).is_dir() {
@@ -135,7 +135,7 @@ fn one(root: &Path, target: String, seconds: u32) -> Report {
     if let Some(failure) = &failure {
         println!("{target} FAILED\n{failure}");
     }
-    Report { target, seconds: begun.elapsed().as_secs_f64(), runs: executions(&said), failure }
+    Report { target: target.to_owned(), seconds: begun.elapsed().as_secs_f64(), runs: executions(&said), failure }
 }
 
 /// Returns a command of cargo-fuzz. Short runs are built with less optimization, because the build takes longer than they do.

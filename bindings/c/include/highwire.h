@@ -333,8 +333,9 @@ enum highwire_result highwire_app_set(highwire_app app, int32_t option, uint64_t
 // Sets the value of the `Server` field; NULL means no such field.
 enum highwire_result highwire_app_server_name(highwire_app app, const char *name);
 
-// Begins a call: a method such as `GET`, and a URL, which for `highwire_call_websocket` may begin with `ws:` or `wss:`. With `HIGHWIRE_CLIENT_BASE_URL` it may be relative to that, but a full URL, or one
-// that begins with `//`, still names another host: encode what a user has typed.
+// Begins a call: a method such as `GET`, and a URL, which for `highwire_call_websocket` may begin with `ws:` or `wss:`. With
+// `HIGHWIRE_CLIENT_BASE_URL` it may be relative to that, but a full URL, or one that begins with `//`, still names another host: encode
+// what a user has typed.
 enum highwire_result highwire_call_new(highwire_client client,
                                        const char *method,
                                        const char *url,
@@ -676,14 +677,14 @@ enum highwire_result highwire_respond_websocket(highwire_request request,
                                                 void *data,
                                                 highwire_websocket *out);
 
-// Opens a WebSocket to another server by a call, in place of sending it: its method is GET, its URL begins with `ws:`, `wss:`, `http:`
-// or `https:`, or is relative to the client's; its header fields are part of the handshake, except `Host`, `Upgrade` and `Sec-WebSocket-…`, and its timeout, 30
-// seconds by default, is that of the handshake. The call's handle is invalid from now on, unless `callback` is NULL. `settings` and `out` may be NULL; `origins` means
-// nothing here: add a field `Origin` if the server wants one.
+// Opens a WebSocket to another server by a call, in place of sending it. The call's method is GET. Its URL begins with `ws:`, `wss:`,
+// `http:` or `https:`, or is relative to the client's. Its header fields are part of the handshake, except `Host`, `Upgrade` and
+// `Sec-WebSocket-…`. Its timeout, 30 seconds by default, is that of the handshake. The call's handle is invalid from now on, unless
+// `callback` is NULL. `settings` and `out` may be NULL. `origins` means nothing here: add a field `Origin` if the server wants one.
 //
 // After `HIGHWIRE_OK`, the callback gets `HIGHWIRE_WEBSOCKET_OPEN`, or, if the WebSocket cannot be opened, only
 // `HIGHWIRE_WEBSOCKET_END` with the code 1006 and the reason as text. `highwire_websocket_close` before that does not end the attempt:
-// it closes the connection when it is open. It is called on the thread on which a call runs: see
+// it closes the connection when it is open. The callback is called on the thread on which a call runs: see
 // `highwire_call_send`; on another thread maybe before this function has returned. The thread of a client that was freed goes on until
 // its WebSockets are closed.
 enum highwire_result highwire_call_websocket(highwire_call call,

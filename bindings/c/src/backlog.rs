@@ -1,13 +1,13 @@
 //! What a program has written and its connection has not taken yet: the parts of a stream, the messages of a WebSocket.
 //!
-//! The program writes on any thread, and the connection's worker takes. A program that was refused for want of room is told
-//! once when half of the room is free again.
+//! The program adds items on any thread, and the connection's worker takes them out. If an item does not fit, the library refuses it, and
+//! calls the program once when half of the room is free again.
 
 use std::collections::VecDeque;
 use std::task::{Context, Waker};
 
 /// The most bytes that wait for a peer. This is as much as a kernel's socket buffer usually holds.
-pub(crate) const ROOM: usize = 256 * 1024;
+const ROOM: usize = 256 * 1024;
 
 /// The most places for items that an empty backlog keeps.
 const KEPT_PLACES: usize = 64;
@@ -15,7 +15,7 @@ const KEPT_PLACES: usize = 64;
 pub(crate) struct Backlog<T> {
     items: VecDeque<T>,
     held: usize,
-    /// True if the program was refused since it was last told of room.
+    /// True if an item was refused since the program was last told of room.
     wants_room: bool,
     reader: Option<Waker>,
 }
@@ -25,15 +25,15 @@ impl<T> Backlog<T> {
         Backlog { items: VecDeque::new(), held: 0, wants_room: false, reader: None }
     }
 
-    /// Returns true if `bytes` more may wait. Otherwise the program is told of room later. A first item may have any length, so
-    /// that none is too long for ever.
+    /// Returns true if an item of this many bytes fits. If it does not, the worker tells the program later when there is room. An
+    /// item of any length fits into an empty backlog, so that none is too long for ever.
     pub(crate) fn has_room_for(&mut self, bytes: usize) -> bool {
         let fits = self.held == 0 || self.held + bytes <= ROOM;
         self.wants_room |= !fits;
         fits
     }
 
-    /// Returns true if more waits than there is room for. Then the program is told of room later.
+    /// Returns true if more than [`ROOM`] bytes wait. If so, the worker tells the program later when there is room.
     pub(crate) fn is_overfull(&mut self) -> bool {
         let is_overfull = self.held > ROOM;
         self.wants_room |= is_overfull;
@@ -53,7 +53,7 @@ impl<T> Backlog<T> {
         Some(item)
     }
 
-    /// Returns true once if the program is to be told of room.
+    /// Returns true if the worker is to tell the program now that there is room, and then false until the next refusal.
     pub(crate) fn tells_of_room(&mut self) -> bool {
         let tells = self.wants_room && self.held <= ROOM / 2;
         self.wants_room &= !tells;

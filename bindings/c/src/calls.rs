@@ -58,8 +58,9 @@ fn take(call: highwire_call) -> Result<Call, Failed> {
     taken.map_or_else(|| failed(HIGHWIRE_WRONG_STATE, "the call was sent already"), Ok)
 }
 
-/// Begins a call: a method such as `GET`, and a URL, which for `highwire_call_websocket` may begin with `ws:` or `wss:`. With `HIGHWIRE_CLIENT_BASE_URL` it may be relative to that, but a full URL, or one
-/// that begins with `//`, still names another host: encode what a user has typed.
+/// Begins a call: a method such as `GET`, and a URL, which for `highwire_call_websocket` may begin with `ws:` or `wss:`. With
+/// `HIGHWIRE_CLIENT_BASE_URL` it may be relative to that, but a full URL, or one that begins with `//`, still names another host: encode
+/// what a user has typed.
 ///
 /// # Safety
 /// `method` and `url` must be NULL or end with a NUL; `out` must be NULL or point to a `highwire_call`.

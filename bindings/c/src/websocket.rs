@@ -455,14 +455,14 @@ pub unsafe extern "C" fn highwire_respond_websocket(
     })
 }
 
-/// Opens a WebSocket to another server by a call, in place of sending it: its method is GET, its URL begins with `ws:`, `wss:`, `http:`
-/// or `https:`, or is relative to the client's; its header fields are part of the handshake, except `Host`, `Upgrade` and `Sec-WebSocket-…`, and its timeout, 30
-/// seconds by default, is that of the handshake. The call's handle is invalid from now on, unless `callback` is NULL. `settings` and `out` may be NULL; `origins` means
-/// nothing here: add a field `Origin` if the server wants one.
+/// Opens a WebSocket to another server by a call, in place of sending it. The call's method is GET. Its URL begins with `ws:`, `wss:`,
+/// `http:` or `https:`, or is relative to the client's. Its header fields are part of the handshake, except `Host`, `Upgrade` and
+/// `Sec-WebSocket-…`. Its timeout, 30 seconds by default, is that of the handshake. The call's handle is invalid from now on, unless
+/// `callback` is NULL. `settings` and `out` may be NULL. `origins` means nothing here: add a field `Origin` if the server wants one.
 ///
 /// After `HIGHWIRE_OK`, the callback gets `HIGHWIRE_WEBSOCKET_OPEN`, or, if the WebSocket cannot be opened, only
 /// `HIGHWIRE_WEBSOCKET_END` with the code 1006 and the reason as text. `highwire_websocket_close` before that does not end the attempt:
-/// it closes the connection when it is open. It is called on the thread on which a call runs: see
+/// it closes the connection when it is open. The callback is called on the thread on which a call runs: see
 /// `highwire_call_send`; on another thread maybe before this function has returned. The thread of a client that was freed goes on until
 /// its WebSockets are closed.
 ///
