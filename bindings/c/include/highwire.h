@@ -196,8 +196,17 @@ typedef void (*highwire_handler)(highwire_request request, void *data);
 // A client: settings, and connections that its calls share.
 typedef uint64_t highwire_client;
 
-// A request to another server, until it is sent.
+// A request to another server, until its result is there.
 typedef uint64_t highwire_call;
+
+// A body that is being written.
+typedef uint64_t highwire_stream;
+
+// Is called on the thread of the worker, or of the call, when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
+// `HIGHWIRE_GONE` when nobody takes the body any more: the peer is gone, or the call has ended. It is not called after the stream has ended. If another thread
+// ends the stream, the callback may still be running, so do not free `data` before it has returned; ending the stream in the
+// callback avoids that.
+typedef void (*highwire_stream_callback)(highwire_stream stream, enum highwire_result result, void *data);
 
 // Gets a part of a response's body, which is valid until the callback returns. The server waits meanwhile. Returns 0 to go on;
 // another value ends the call with `HIGHWIRE_GONE`.
@@ -259,15 +268,6 @@ typedef struct highwire_string {
 
 // A response that is being made.
 typedef uint64_t highwire_response;
-
-// A response body that is being written.
-typedef uint64_t highwire_stream;
-
-// Is called on the worker's thread when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
-// `HIGHWIRE_GONE` when the client is gone. It is not called after the stream has ended. If another thread
-// ends the stream, the callback may still be running, so do not free `data` before it has returned; ending the stream in the
-// callback avoids that.
-typedef void (*highwire_stream_callback)(highwire_stream stream, enum highwire_result result, void *data);
 
 // A set of topics.
 typedef uint64_t highwire_topics;
@@ -347,12 +347,24 @@ enum highwire_result highwire_call_header(highwire_call call, const char *name, 
 // Sets the body. The bytes are copied.
 enum highwire_result highwire_call_body(highwire_call call, const void *body, size_t length);
 
+// Makes the body of a call one that follows in parts, by `highwire_stream_write`, before the call is sent or after. `length` is the
+// length of the body, or -1 if it is not known. `callback` may be NULL; it is called on the thread on which the call runs: see
+// `highwire_call_send`.
+//
+// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the call has ended. Such a call is
+// not sent again after a lost connection or a redirect.
+enum highwire_result highwire_call_stream(highwire_call call,
+                                          int64_t length,
+                                          highwire_stream_callback callback,
+                                          void *data,
+                                          highwire_stream *out);
+
 // Sets the time for this call in milliseconds, in place of the client's. 0 leaves it as it is.
 enum highwire_result highwire_call_timeout(highwire_call call, uint64_t milliseconds);
 
 // Gives the response's body to a callback part by part, so that it may have any length; only a compressed one still has at most
 // `HIGHWIRE_CLIENT_BODY_BYTES`, decoded. The reply then has an empty one. The callback runs on the thread on which the call runs: see
-// `highwire_call_send`.
+// `highwire_call_send`. If the program cannot take parts as fast as they come, see `highwire_call_pause`.
 enum highwire_result highwire_call_on_part(highwire_call call,
                                            highwire_reply_part_callback callback,
                                            void *data);
@@ -360,16 +372,30 @@ enum highwire_result highwire_call_on_part(highwire_call call,
 // Frees a call that was not sent.
 enum highwire_result highwire_call_free(highwire_call call);
 
-// Sends a call, whose handle is invalid from now on. The callback is called once, later. In a handler or a callback on a worker's
+// Ends a call that was sent, on any thread. Its receiver still gets a result, later: `HIGHWIRE_GONE`, or that of a call that has just
+// ended by itself.
+enum highwire_result highwire_call_cancel(highwire_call call);
+
+// Stops the parts of the response's body, on any thread: after the one that is given now, `highwire_call_on_part`'s callback gets no
+// further one until `highwire_call_resume`, and the server must wait once a buffer is full. The time for the call goes on. A call
+// without such a callback is not paused.
+enum highwire_result highwire_call_pause(highwire_call call);
+
+// Goes on with a call after `highwire_call_pause`, on any thread.
+enum highwire_result highwire_call_resume(highwire_call call);
+
+// Sends a call. The callback is called once, later; the call's handle is invalid then. In a handler or a callback on a worker's
 // thread, the call runs on that worker, and the callback is called on its thread; elsewhere, on a thread of the client, maybe before
 // this call has returned. If this call fails, the callback is not called; the call is freed in any case but `HIGHWIRE_NULL`.
 enum highwire_result highwire_call_send(highwire_call call,
                                         highwire_reply_callback callback,
                                         void *data);
 
-// Sends a call, whose handle is invalid from now on, and waits for the reply. In a handler or a callback it returns
-// `HIGHWIRE_WRONG_THREAD`.
-enum highwire_result highwire_call_wait(highwire_call call, highwire_reply *out);
+// Sends a call, and waits for the reply. The handle is then invalid. In a handler or a callback it returns `HIGHWIRE_WRONG_THREAD`.
+//
+// If the call has a stream, another thread must write and end it meanwhile, unless its parts wait already.
+enum highwire_result highwire_call_wait(highwire_call call,
+                                        highwire_reply *out);
 
 // Makes a client with the default settings. Set others before its first call.
 enum highwire_result highwire_client_new(highwire_client *out);
@@ -623,9 +649,9 @@ enum highwire_result highwire_respond_stream(highwire_request request,
 // Sends a part of the body. The bytes are copied. Any thread may do that, but not two at the same time: the order would be
 // undefined.
 //
-// Returns `HIGHWIRE_AGAIN`, and takes nothing, if the part does not fit into the 256 KiB that may wait for the client; the callback is
+// Returns `HIGHWIRE_AGAIN`, and takes nothing, if the part does not fit into the 256 KiB that may wait for the peer; the callback is
 // called when there is room, maybe before this call has returned. A part of any length fits if nothing waits. Returns
-// `HIGHWIRE_GONE` if the client is gone.
+// `HIGHWIRE_GONE` if the peer is gone, or the call has ended.
 enum highwire_result highwire_stream_write(highwire_stream stream,
                                            const void *part,
                                            size_t length);
@@ -633,7 +659,7 @@ enum highwire_result highwire_stream_write(highwire_stream stream,
 // Ends the body. The handle is invalid from now on.
 enum highwire_result highwire_stream_end(highwire_stream stream);
 
-// Cuts the body short: the client sees that it is incomplete. The handle is invalid from now on.
+// Cuts the body short: the client of a response sees that it is incomplete, and a call fails. The handle is invalid from now on.
 enum highwire_result highwire_stream_abort(highwire_stream stream);
 
 // Makes a set of topics. Each topic keeps its last `history` messages for late subscribers; 0 keeps none. They are in memory, at

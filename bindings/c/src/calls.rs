@@ -9,17 +9,22 @@ use crate::result::{
     Failed, HIGHWIRE_GONE, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD, bytes, failed, give,
     guarded, highwire_result, null, text,
 };
+use crate::stream::{self, Reading, highwire_stream, highwire_stream_callback};
 use bytes::Bytes;
-use highwire::client::{Client, Response};
+use highwire::client::{Body, Client, Response};
 use highwire::header::AUTHORIZATION;
 use highwire::ws::{Connect, ConnectError};
 use highwire::{HeaderName, HeaderValue, Method};
 use std::borrow::Cow;
 use std::ffi::{c_char, c_void};
+use std::future::poll_fn;
+use std::mem;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A request to another server, until it is sent.
+/// A request to another server, until its result is there.
 pub type highwire_call = u64;
 
 /// Gets the result of a call. `reply` is 0 unless `result` is `HIGHWIRE_OK`; free it with `highwire_reply_free`. Otherwise
@@ -32,7 +37,23 @@ pub type highwire_reply_callback =
 pub type highwire_reply_part_callback =
     Option<unsafe extern "C" fn(part: *const c_void, length: usize, data: *mut c_void) -> i32>;
 
-static CALLS: Table<Mutex<Option<Call>>> = Table::new(Kind::Call);
+static CALLS: Table<Mutex<Entry>> = Table::new(Kind::Call);
+
+/// A call in its table.
+struct Entry {
+    /// The request, until it is sent.
+    call: Option<Call>,
+    told: Told,
+}
+
+/// What the program has told a call that runs.
+#[derive(Default)]
+struct Told {
+    is_cancelled: bool,
+    is_paused: bool,
+    /// The task of the call.
+    waker: Option<Waker>,
+}
 
 /// A request that is being made. Any thread may do that.
 struct Call {
@@ -40,9 +61,24 @@ struct Call {
     method: Method,
     url: String,
     fields: Vec<(HeaderName, HeaderValue)>,
-    body: Bytes,
+    body: Upload,
     timeout: Option<Duration>,
     on_part: Option<OnPart>,
+}
+
+/// The body of a call.
+enum Upload {
+    Bytes(Bytes),
+    Stream(Reading),
+}
+
+impl Upload {
+    fn into_body(self) -> Body {
+        match self {
+            Upload::Bytes(bytes) => bytes.into(),
+            Upload::Stream(reading) => reading.into_upload(),
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -51,11 +87,18 @@ struct OnPart {
     data: Data,
 }
 
-/// Takes a call out of its table.
-fn take(call: highwire_call) -> Result<Call, Failed> {
-    let place = CALLS.remove(call)?;
-    let taken = lock(&place).take();
-    taken.map_or_else(|| failed(HIGHWIRE_WRONG_STATE, "the call was sent already"), Ok)
+/// Takes the request of a call, which stays in its table.
+fn take(call: highwire_call) -> Result<(Call, Arc<Mutex<Entry>>), Failed> {
+    let entry = CALLS.get(call)?;
+    let taken = lock(&entry).call.take();
+    match taken {
+        Some(taken) => Ok((taken, entry)),
+        None => was_sent(),
+    }
+}
+
+fn was_sent<T>() -> Result<T, Failed> {
+    failed(HIGHWIRE_WRONG_STATE, "the call was sent already")
 }
 
 /// Begins a call: a method such as `GET`, and a URL, which for `highwire_call_websocket` may begin with `ws:` or `wss:`. With
@@ -82,10 +125,11 @@ pub unsafe extern "C" fn highwire_call_new(
         };
         // Shows an invalid URL at once.
         with_client(client, |client, _| client.get(&as_http(url)).build().map_err(|error| fault(&error)))?;
-        let (fields, body) = (Vec::new(), Bytes::new());
+        let (fields, body) = (Vec::new(), Upload::Bytes(Bytes::new()));
         let call = Call { client, method, url: url.to_string(), fields, body, timeout: None, on_part: None };
+        let entry = Entry { call: Some(call), told: Told::default() };
         // SAFETY: as the caller promises.
-        unsafe { give(out, CALLS.add(Arc::new(Mutex::new(Some(call)))), "out") }
+        unsafe { give(out, CALLS.add(Arc::new(Mutex::new(entry))), "out") }
     })
 }
 
@@ -107,12 +151,19 @@ fn as_websocket(url: &str) -> Cow<'_, str> {
     }
 }
 
-fn change_call(call: highwire_call, act: impl FnOnce(&mut Call)) -> Result<(), Failed> {
-    let call = CALLS.get(call)?;
-    match &mut *lock(&call) {
-        Some(call) => act(call),
-        None => return failed(HIGHWIRE_WRONG_STATE, "the call was sent already"),
+fn change_call<R>(call: highwire_call, act: impl FnOnce(&mut Call) -> R) -> Result<R, Failed> {
+    let entry = CALLS.get(call)?;
+    match &mut lock(&entry).call {
+        Some(call) => Ok(act(call)),
+        None => was_sent(),
     }
+}
+
+/// Sets the body of a call.
+fn set_body(call: highwire_call, body: Upload) -> Result<(), Failed> {
+    let old = change_call(call, |call| mem::replace(&mut call.body, body))?;
+    // Outside the lock, because the program is told of a stream that nobody takes.
+    drop(old);
     Ok(())
 }
 
@@ -147,7 +198,36 @@ pub unsafe extern "C" fn highwire_call_body(
     guarded(|| {
         // SAFETY: as the caller promises.
         let body = Bytes::copy_from_slice(unsafe { bytes(body.cast(), length, "body") }?);
-        change_call(call, |call| call.body = body)
+        set_body(call, Upload::Bytes(body))
+    })
+}
+
+/// Makes the body of a call one that follows in parts, by `highwire_stream_write`, before the call is sent or after. `length` is the
+/// length of the body, or -1 if it is not known. `callback` may be NULL; it is called on the thread on which the call runs: see
+/// [`highwire_call_send`].
+///
+/// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the call has ended. Such a call is
+/// not sent again after a lost connection or a redirect.
+///
+/// # Safety
+/// `out` must be NULL or point to a `highwire_stream`; `callback` must be NULL or a function of its type that may be called on any
+/// thread until the stream has ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_call_stream(
+    call: highwire_call,
+    length: i64,
+    callback: highwire_stream_callback,
+    data: *mut c_void,
+    out: *mut highwire_stream,
+) -> highwire_result {
+    guarded(|| {
+        if out.is_null() {
+            return null("out");
+        }
+        let place = |reading| set_body(call, Upload::Stream(reading));
+        let handle = stream::open(u64::try_from(length).ok(), callback, Data(data), place)?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, handle, "out") }
     })
 }
 
@@ -163,7 +243,7 @@ pub extern "C" fn highwire_call_timeout(call: highwire_call, milliseconds: u64) 
 
 /// Gives the response's body to a callback part by part, so that it may have any length; only a compressed one still has at most
 /// `HIGHWIRE_CLIENT_BODY_BYTES`, decoded. The reply then has an empty one. The callback runs on the thread on which the call runs: see
-/// [`highwire_call_send`].
+/// [`highwire_call_send`]. If the program cannot take parts as fast as they come, see [`highwire_call_pause`].
 ///
 /// # Safety
 /// `callback` must be a function of its type.
@@ -182,7 +262,49 @@ pub unsafe extern "C" fn highwire_call_on_part(
 /// Frees a call that was not sent.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_call_free(call: highwire_call) -> highwire_result {
-    guarded(|| CALLS.remove(call).map(drop))
+    guarded(|| {
+        let (taken, _) = take(call)?;
+        let _ = CALLS.remove(call);
+        drop(taken);
+        Ok(())
+    })
+}
+
+/// Tells a call that runs something, and wakes it.
+fn tell(call: highwire_call, act: impl FnOnce(&mut Told)) -> highwire_result {
+    guarded(|| {
+        let entry = CALLS.get(call)?;
+        let mut entry = lock(&entry);
+        if entry.call.is_some() {
+            return failed(HIGHWIRE_WRONG_STATE, "the call was not sent yet");
+        }
+        act(&mut entry.told);
+        let waker = entry.told.waker.take();
+        drop(entry);
+        waker.into_iter().for_each(Waker::wake);
+        Ok(())
+    })
+}
+
+/// Ends a call that was sent, on any thread. Its receiver still gets a result, later: `HIGHWIRE_GONE`, or that of a call that has just
+/// ended by itself.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_call_cancel(call: highwire_call) -> highwire_result {
+    tell(call, |told| told.is_cancelled = true)
+}
+
+/// Stops the parts of the response's body, on any thread: after the one that is given now, `highwire_call_on_part`'s callback gets no
+/// further one until [`highwire_call_resume`], and the server must wait once a buffer is full. The time for the call goes on. A call
+/// without such a callback is not paused.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_call_pause(call: highwire_call) -> highwire_result {
+    tell(call, |told| told.is_paused = true)
+}
+
+/// Goes on with a call after [`highwire_call_pause`], on any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn highwire_call_resume(call: highwire_call) -> highwire_result {
+    tell(call, |told| told.is_paused = false)
 }
 
 /// Who gets the result of a call.
@@ -193,11 +315,13 @@ enum Receiver {
 
 /// Gives the result of a call to its receiver once, also if the call is dropped.
 struct Promise {
+    call: highwire_call,
     receiver: Option<Receiver>,
 }
 
 impl Promise {
     fn keep(&mut self, result: Result<Reply, Failed>) {
+        let _ = CALLS.remove(self.call);
         match self.receiver.take() {
             Some(Receiver::Callback(callback, data)) => {
                 let mut reply = 0;
@@ -221,14 +345,33 @@ impl Drop for Promise {
     }
 }
 
-/// Runs a call on its worker.
-async fn run(client: Client, call: Call, mut promise: Promise) {
-    let result = ask(client, call).await;
+/// Runs a call on its worker, until it ends or is cancelled.
+async fn run(client: Client, call: Call, entry: Arc<Mutex<Entry>>, mut promise: Promise) {
+    let result = {
+        let mut asked = pin!(ask(client, call, &entry));
+        poll_fn(|cx| match poll_cancelled(&entry, cx) {
+            Poll::Ready(()) => Poll::Ready(failed(HIGHWIRE_GONE, "the program has cancelled the call")),
+            Poll::Pending => asked.as_mut().poll(cx),
+        })
+        .await
+    };
     promise.keep(result);
 }
 
-async fn ask(client: Client, call: Call) -> Result<Reply, Failed> {
-    let mut request = client.request(call.method, &call.url).body(call.body);
+/// Is ready once the call is cancelled. Wakes the task also when the call goes on after a pause.
+fn poll_cancelled(entry: &Mutex<Entry>, cx: &Context<'_>) -> Poll<()> {
+    let told = &mut lock(entry).told;
+    if told.is_cancelled {
+        return Poll::Ready(());
+    }
+    if !told.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+        told.waker = Some(cx.waker().clone());
+    }
+    Poll::Pending
+}
+
+async fn ask(client: Client, call: Call, entry: &Mutex<Entry>) -> Result<Reply, Failed> {
+    let mut request = client.request(call.method, &call.url).body(call.body.into_body());
     for (name, value) in call.fields {
         request = request.header(name, value);
     }
@@ -239,7 +382,7 @@ async fn ask(client: Client, call: Call) -> Result<Reply, Failed> {
     let body = match call.on_part {
         None => response.collect().await.map_err(|error| fault(&error))?,
         Some(on_part) => {
-            give_parts(&mut response, on_part).await?;
+            give_parts(&mut response, on_part, entry).await?;
             Bytes::new()
         }
     };
@@ -247,9 +390,11 @@ async fn ask(client: Client, call: Call) -> Result<Reply, Failed> {
     Ok(Reply { status: response.status().as_u16(), version: response.version(), fields: fields.collect(), body })
 }
 
-async fn give_parts(response: &mut Response, on_part: OnPart) -> Result<(), Failed> {
+async fn give_parts(response: &mut Response, on_part: OnPart, entry: &Mutex<Entry>) -> Result<(), Failed> {
     while let Some(part) = response.next().await {
         let part = part.map_err(|error| fault(&error))?;
+        // `run` has left the task's waker.
+        poll_fn(|_| if lock(entry).told.is_paused { Poll::Pending } else { Poll::Ready(()) }).await;
         // SAFETY: the program has given the function as one of this type. It is C's and does not unwind. The bytes live
         // until it returns.
         let end = unsafe { (on_part.callback)(part.as_ptr().cast(), part.len(), on_part.data.0) };
@@ -262,17 +407,26 @@ async fn give_parts(response: &mut Response, on_part: OnPart) -> Result<(), Fail
 
 /// Sends a call, for the receiver.
 fn send(call: highwire_call, receiver: Receiver) -> Result<(), Failed> {
-    let call = take(call)?;
-    let place = Place::of(call.client)?;
-    let promise = Promise { receiver: Some(receiver) };
-    place.spawn(|client| run(client, call, promise));
+    let (taken, entry) = take(call)?;
+    let place = match Place::of(taken.client) {
+        Ok(place) => place,
+        Err(error) => {
+            let _ = CALLS.remove(call);
+            return Err(error);
+        }
+    };
+    let promise = Promise { call, receiver: Some(receiver) };
+    place.spawn(|client| run(client, taken, entry, promise));
     Ok(())
 }
 
 /// Makes a call the opening handshake of a WebSocket.
 pub(crate) fn take_websocket(call: highwire_call) -> Result<(Place, Connect), Failed> {
-    let call = take(call)?;
-    if call.method != Method::GET || !call.body.is_empty() || call.on_part.is_some() {
+    let (taken, _) = take(call)?;
+    let _ = CALLS.remove(call);
+    let call = taken;
+    let has_body = !matches!(&call.body, Upload::Bytes(bytes) if bytes.is_empty());
+    if call.method != Method::GET || has_body || call.on_part.is_some() {
         return failed(
             HIGHWIRE_INVALID_ARGUMENT,
             "a WebSocket is opened by GET, without a body and highwire_call_on_part",
@@ -294,7 +448,7 @@ pub(crate) fn take_websocket(call: highwire_call) -> Result<(Place, Connect), Fa
     Ok((place, connect))
 }
 
-/// Sends a call, whose handle is invalid from now on. The callback is called once, later. In a handler or a callback on a worker's
+/// Sends a call. The callback is called once, later; the call's handle is invalid then. In a handler or a callback on a worker's
 /// thread, the call runs on that worker, and the callback is called on its thread; elsewhere, on a thread of the client, maybe before
 /// this call has returned. If this call fails, the callback is not called; the call is freed in any case but `HIGHWIRE_NULL`.
 ///
@@ -312,8 +466,9 @@ pub unsafe extern "C" fn highwire_call_send(
     })
 }
 
-/// Sends a call, whose handle is invalid from now on, and waits for the reply. In a handler or a callback it returns
-/// `HIGHWIRE_WRONG_THREAD`.
+/// Sends a call, and waits for the reply. The handle is then invalid. In a handler or a callback it returns `HIGHWIRE_WRONG_THREAD`.
+///
+/// If the call has a stream, another thread must write and end it meanwhile, unless its parts wait already.
 ///
 /// # Safety
 /// `out` must be NULL or point to a `highwire_reply`.

@@ -1,6 +1,6 @@
-//! Response bodies in parts, which a program writes from any thread.
+//! Bodies in parts, which a program writes from any thread: of responses, and of calls to other servers.
 //!
-//! The program writes into a `Backlog`, which the connection's worker reads. A write that does not fit fails with
+//! The program writes into a `Backlog`, which the connection's worker or the task of the call reads. A write that does not fit fails with
 //! `HIGHWIRE_AGAIN`, and the worker calls the program when there is room again.
 
 use crate::backlog::Backlog;
@@ -15,16 +15,17 @@ use bytes::Bytes;
 use futures_core::Stream;
 use highwire::Response;
 use highwire::body::BodyError;
+use highwire::client;
 use std::ffi::c_void;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// A response body that is being written.
+/// A body that is being written.
 pub type highwire_stream = u64;
 
-/// Is called on the worker's thread when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
-/// `HIGHWIRE_GONE` when the client is gone. It is not called after the stream has ended. If another thread
+/// Is called on the thread of the worker, or of the call, when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
+/// `HIGHWIRE_GONE` when nobody takes the body any more: the peer is gone, or the call has ended. It is not called after the stream has ended. If another thread
 /// ends the stream, the callback may still be running, so do not free `data` before it has returned; ending the stream in the
 /// callback avoids that.
 pub type highwire_stream_callback =
@@ -74,6 +75,16 @@ impl Reading {
         match self.writing.length {
             Some(length) => Response::stream_of(length, self),
             None => Response::stream(self),
+        }
+    }
+
+    /// Returns the body of a call.
+    pub(crate) fn into_upload(self) -> client::Body {
+        let length = self.writing.length;
+        let body = client::Body::stream(self);
+        match length {
+            Some(length) => body.with_length(length),
+            None => body,
         }
     }
 }
@@ -152,11 +163,23 @@ pub(crate) fn begin(
     callback: highwire_stream_callback,
     data: Data,
 ) -> Result<highwire_stream, Failed> {
+    open(length, callback, data, |reading| {
+        draft.stream = Some(reading);
+        response::answer(request, draft)
+    })
+}
+
+/// Opens a stream, whose end for the connection goes to `place`. If that fails, there is no stream, and the program is told nothing.
+pub(crate) fn open(
+    length: Option<u64>,
+    callback: highwire_stream_callback,
+    data: Data,
+    place: impl FnOnce(Reading) -> Result<(), Failed>,
+) -> Result<highwire_stream, Failed> {
     let queue = Queue { parts: Backlog::new(), ended: None, is_gone: false, is_armed: false };
     let writing = Arc::new(Writing { queue: Mutex::new(queue), callback, data, length });
     let handle = STREAMS.add(writing.clone());
-    draft.stream = Some(Reading { writing: writing.clone(), handle });
-    if let Err(error) = response::answer(request, draft) {
+    if let Err(error) = place(Reading { writing: writing.clone(), handle }) {
         let _ = STREAMS.remove(handle);
         return Err(error);
     }
@@ -175,7 +198,7 @@ fn write(stream: highwire_stream, part: &[u8], is_bounded: bool) -> Result<bool,
     let writing = STREAMS.get(stream)?;
     let mut queue = writing.lock();
     if queue.is_gone {
-        return failed(HIGHWIRE_GONE, "the client is gone");
+        return failed(HIGHWIRE_GONE, "the peer is gone, or takes no more");
     }
     if queue.ended.is_some() {
         return failed(HIGHWIRE_WRONG_STATE, "the stream has ended");
@@ -196,9 +219,9 @@ fn write(stream: highwire_stream, part: &[u8], is_bounded: bool) -> Result<bool,
 /// Sends a part of the body. The bytes are copied. Any thread may do that, but not two at the same time: the order would be
 /// undefined.
 ///
-/// Returns `HIGHWIRE_AGAIN`, and takes nothing, if the part does not fit into the 256 KiB that may wait for the client; the callback is
+/// Returns `HIGHWIRE_AGAIN`, and takes nothing, if the part does not fit into the 256 KiB that may wait for the peer; the callback is
 /// called when there is room, maybe before this call has returned. A part of any length fits if nothing waits. Returns
-/// `HIGHWIRE_GONE` if the client is gone.
+/// `HIGHWIRE_GONE` if the peer is gone, or the call has ended.
 ///
 /// # Safety
 /// `part` must point to `length` bytes.
@@ -221,7 +244,7 @@ pub extern "C" fn highwire_stream_end(stream: highwire_stream) -> highwire_resul
     end(stream, true)
 }
 
-/// Cuts the body short: the client sees that it is incomplete. The handle is invalid from now on.
+/// Cuts the body short: the client of a response sees that it is incomplete, and a call fails. The handle is invalid from now on.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_stream_abort(stream: highwire_stream) -> highwire_result {
     end(stream, false)
@@ -235,6 +258,6 @@ fn end(stream: highwire_stream, is_whole: bool) -> highwire_result {
         let (reader, is_gone) = (queue.parts.take_reader(), queue.is_gone);
         drop(queue);
         reader.into_iter().for_each(Waker::wake);
-        if is_gone && is_whole { failed(HIGHWIRE_GONE, "the client is gone") } else { Ok(()) }
+        if is_gone && is_whole { failed(HIGHWIRE_GONE, "the peer is gone, or takes no more") } else { Ok(()) }
     })
 }

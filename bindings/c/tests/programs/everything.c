@@ -154,8 +154,9 @@ struct writer {
 };
 
 static void write_more(highwire_stream stream, enum highwire_result result, void *data) {
-    static const char part[8192] = {'x'};
+    char part[8192];
     struct writer *writer = (struct writer *)data;
+    memset(part, 'x', sizeof part);
     while (result == HIGHWIRE_OK && writer->left > 0) {
         result = highwire_stream_write(stream, part, sizeof part);
         if (result == HIGHWIRE_AGAIN)
@@ -341,16 +342,72 @@ static highwire_client client;
 
 struct called {
     highwire_request request;
+    highwire_call call;
     unsigned long long bytes;
-    int left; /* The parts after which the callback ends the call. */
+    int left;   /* The parts after which the callback ends the call. */
+    int pauses; /* The parts behind which the call is paused. */
+    pthread_t resumer;
+    pthread_mutex_t lock;
+    int is_paused;
 };
+
+/* Another thread lets the parts go on. */
+static void *go_on(void *data) {
+    struct called *called = (struct called *)data;
+    pthread_mutex_lock(&called->lock);
+    called->is_paused = 0;
+    pthread_mutex_unlock(&called->lock);
+    EXPECT(highwire_call_resume(called->call), HIGHWIRE_OK);
+    return NULL;
+}
 
 static int32_t count_part(const void *part, size_t length, void *data) {
     struct called *called = (struct called *)data;
+    int is_first = called->bytes == 0;
     if (part == NULL || length == 0)
         abort();
     called->bytes += length;
+    if (called->pauses > 0) {
+        pthread_mutex_lock(&called->lock);
+        if (called->is_paused)
+            abort();
+        called->is_paused = 1;
+        EXPECT(highwire_call_pause(called->call), HIGHWIRE_OK);
+        pthread_mutex_unlock(&called->lock);
+        if (!is_first)
+            pthread_join(called->resumer, NULL);
+        called->pauses--;
+        pthread_create(&called->resumer, NULL, go_on, called);
+        if (called->pauses == 0)
+            pthread_join(called->resumer, NULL);
+    }
     return --called->left == 0;
+}
+
+static void *cancel(void *data) {
+    EXPECT(highwire_call_cancel(((struct called *)data)->call), HIGHWIRE_OK);
+    return NULL;
+}
+
+/* The body of a call: as many parts of 8 KiB as the number of the writer, or 500 and an end that is none. */
+static void stream_upload(highwire_call call, int64_t length, int is_cut) {
+    struct writer *writer = (struct writer *)malloc(sizeof *writer);
+    highwire_stream dropped;
+    writer->left = is_cut ? 500 : 1000;
+    EXPECT(highwire_call_stream(call, length, write_more, writer, NULL), HIGHWIRE_NULL);
+    EXPECT(highwire_call_stream(0, length, write_more, writer, &writer->stream), HIGHWIRE_INVALID_HANDLE);
+    /* A body that another one replaces. */
+    EXPECT(highwire_call_stream(call, length, NULL, NULL, &dropped), HIGHWIRE_OK);
+    EXPECT(highwire_call_stream(call, length, write_more, writer, &writer->stream), HIGHWIRE_OK);
+    EXPECT(highwire_stream_write(dropped, "a", 1), HIGHWIRE_GONE);
+    EXPECT(highwire_stream_end(dropped), HIGHWIRE_GONE);
+    if (is_cut) {
+        EXPECT(highwire_stream_write(writer->stream, "xxxx", 4), HIGHWIRE_OK);
+        EXPECT(highwire_stream_abort(writer->stream), HIGHWIRE_OK);
+        free(writer);
+    } else {
+        write_more(writer->stream, HIGHWIRE_OK, writer);
+    }
 }
 
 static void was_called(enum highwire_result result, highwire_reply reply, void *data) {
@@ -374,6 +431,8 @@ static void was_called(enum highwire_result result, highwire_reply reply, void *
     if (result == HIGHWIRE_OK)
         EXPECT(highwire_reply_free(reply), HIGHWIRE_OK);
     EXPECT(highwire_reply_free(reply), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_call_cancel(called->call), HIGHWIRE_INVALID_HANDLE);
+    pthread_mutex_destroy(&called->lock);
     free(called);
 }
 
@@ -388,6 +447,7 @@ static void call(highwire_request request, void *data) {
     EXPECT(highwire_request_query_param(request, "path", &path), HIGHWIRE_OK);
     snprintf(url, sizeof url, "http://%s%.*s", highwire_server_address(server, 0), (int)path.length, path.data);
     called->request = request;
+    pthread_mutex_init(&called->lock, NULL);
     EXPECT(highwire_call_new(client, "GET", "nonsense", &call), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_call_new(client, "G T", url, &call), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_call_new(client, "GET", url, NULL), HIGHWIRE_NULL);
@@ -397,16 +457,32 @@ static void call(highwire_request request, void *data) {
     EXPECT(highwire_call_header(call, "X-Y", "a\r\nb: c"), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_call_header(call, "X-Y", "a"), HIGHWIRE_OK);
     EXPECT(highwire_call_body(call, "body", 4), HIGHWIRE_OK);
+    called->call = call;
+    if (highwire_request_query_param(request, "upload", &value) == HIGHWIRE_OK)
+        stream_upload(call, value.data[0] == 'l' ? 8192000 : value.data[0] == 's' ? 8191999 : -1, value.data[0] == 'c');
     if (highwire_request_query_param(request, "hurry", &value) == HIGHWIRE_OK)
         EXPECT(highwire_call_timeout(call, 1000), HIGHWIRE_OK);
     if (highwire_request_query_param(request, "parts", &value) == HIGHWIRE_OK) {
         called->left = atoi(value.length == 1 ? "1" : "100000000");
+        called->pauses = value.data[0] == 'p' ? 20 : 0;
         EXPECT(highwire_call_on_part(call, count_part, called), HIGHWIRE_OK);
     }
     EXPECT(highwire_call_wait(call, &reply), HIGHWIRE_WRONG_THREAD);
     EXPECT(highwire_call_send(call, NULL, NULL), HIGHWIRE_NULL);
+    EXPECT(highwire_call_cancel(call), HIGHWIRE_WRONG_STATE);
+    EXPECT(highwire_call_pause(call), HIGHWIRE_WRONG_STATE);
     EXPECT(highwire_call_send(call, was_called, called), HIGHWIRE_OK);
-    EXPECT(highwire_call_send(call, was_called, called), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_call_send(call, was_called, called), HIGHWIRE_WRONG_STATE);
+    EXPECT(highwire_call_body(call, "a", 1), HIGHWIRE_WRONG_STATE);
+    EXPECT(highwire_call_free(call), HIGHWIRE_WRONG_STATE);
+    if (highwire_request_query_param(request, "cancel", &value) == HIGHWIRE_OK) {
+        if (value.data[0] == 't') {
+            pthread_create(&called->resumer, NULL, cancel, called);
+            pthread_join(called->resumer, NULL);
+        } else {
+            EXPECT(highwire_call_cancel(call), HIGHWIRE_OK);
+        }
+    }
     EXPECT(highwire_client_set(client, HIGHWIRE_CLIENT_RETRIES, 0), HIGHWIRE_WRONG_STATE);
     EXPECT(highwire_call_new(client, "GET", url, &other), HIGHWIRE_OK);
     EXPECT(highwire_call_free(other), HIGHWIRE_OK);
@@ -487,6 +563,78 @@ static void wait_for_relay(void) {
     }
 }
 
+/* A call that this thread waits for, which another one ends. */
+struct awaited {
+    highwire_call call;
+    pthread_mutex_t lock;
+    pthread_cond_t came;
+    int parts;
+};
+
+static int32_t pause_call(const void *part, size_t length, void *data) {
+    struct awaited *awaited = (struct awaited *)data;
+    (void)part;
+    (void)length;
+    EXPECT(highwire_call_pause(awaited->call), HIGHWIRE_OK);
+    pthread_mutex_lock(&awaited->lock);
+    awaited->parts++;
+    pthread_cond_signal(&awaited->came);
+    pthread_mutex_unlock(&awaited->lock);
+    return 0;
+}
+
+static void *cancel_after_part(void *data) {
+    struct awaited *awaited = (struct awaited *)data;
+    pthread_mutex_lock(&awaited->lock);
+    while (awaited->parts == 0)
+        pthread_cond_wait(&awaited->came, &awaited->lock);
+    pthread_mutex_unlock(&awaited->lock);
+    EXPECT(highwire_call_cancel(awaited->call), HIGHWIRE_OK);
+    return NULL;
+}
+
+static void wait_for_cancelled(const char *url) {
+    struct awaited awaited;
+    highwire_reply reply = 7;
+    pthread_t thread;
+    memset(&awaited, 0, sizeof awaited);
+    pthread_mutex_init(&awaited.lock, NULL);
+    pthread_cond_init(&awaited.came, NULL);
+    EXPECT(highwire_call_new(client, "GET", url, &awaited.call), HIGHWIRE_OK);
+    EXPECT(highwire_call_on_part(awaited.call, pause_call, &awaited), HIGHWIRE_OK);
+    pthread_create(&thread, NULL, cancel_after_part, &awaited);
+    EXPECT(highwire_call_wait(awaited.call, &reply), HIGHWIRE_GONE);
+    pthread_join(thread, NULL);
+    if (awaited.parts != 1)
+        abort();
+    pthread_cond_destroy(&awaited.came);
+    pthread_mutex_destroy(&awaited.lock);
+}
+
+/* A body in parts that wait before the call is sent. */
+static void wait_for_upload(const char *url) {
+    highwire_call call;
+    highwire_reply reply = 7;
+    highwire_stream stream;
+    highwire_string value;
+    EXPECT(highwire_call_new(client, "POST", url, &call), HIGHWIRE_OK);
+    EXPECT(highwire_call_stream(call, 6, NULL, NULL, &stream), HIGHWIRE_OK);
+    EXPECT(highwire_stream_write(stream, "xxx", 3), HIGHWIRE_OK);
+    EXPECT(highwire_stream_write(stream, "xxx", 3), HIGHWIRE_OK);
+    EXPECT(highwire_stream_end(stream), HIGHWIRE_OK);
+    EXPECT(highwire_call_wait(call, &reply), HIGHWIRE_OK);
+    EXPECT(highwire_reply_body(reply, &value), HIGHWIRE_OK);
+    if (value.length != 13 || memcmp(value.data, "6 HIGHWIRE_OK", 13) != 0)
+        abort();
+    EXPECT(highwire_reply_free(reply), HIGHWIRE_OK);
+    /* A call that is never sent. */
+    EXPECT(highwire_call_new(client, "POST", url, &call), HIGHWIRE_OK);
+    EXPECT(highwire_call_stream(call, -1, NULL, NULL, &stream), HIGHWIRE_OK);
+    EXPECT(highwire_call_free(call), HIGHWIRE_OK);
+    EXPECT(highwire_stream_write(stream, "x", 1), HIGHWIRE_GONE);
+    EXPECT(highwire_stream_abort(stream), HIGHWIRE_OK);
+}
+
 /* Calls the server from a thread that waits. */
 static void wait_for_call(void) {
     highwire_call call;
@@ -505,6 +653,10 @@ static void wait_for_call(void) {
     EXPECT(highwire_reply_free(reply), HIGHWIRE_OK);
     EXPECT(highwire_call_new(client, "GET", "http://127.0.0.1:1/", &call), HIGHWIRE_OK);
     EXPECT(highwire_call_wait(call, &reply), HIGHWIRE_FAILED);
+    snprintf(url, sizeof url, "http://%s/big", highwire_server_address(server, 0));
+    wait_for_cancelled(url);
+    snprintf(url, sizeof url, "http://%s/upload", highwire_server_address(server, 0));
+    wait_for_upload(url);
 }
 
 static void missing(highwire_request request, void *data) {
