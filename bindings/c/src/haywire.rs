@@ -8,6 +8,7 @@ mod heads;
 mod settings;
 
 use crate::deferred;
+use crate::log::complain;
 use crate::request::{Data, Handler, handle_of_current, with_request};
 use crate::response::{Draft, answer, answer_here, answer_with};
 use crate::result::guarded;
@@ -200,7 +201,7 @@ pub unsafe extern "C" fn hw_init_from_config(file: *mut c_char) -> c_int {
             0
         }
         Err(error) => {
-            complain(format_args!("cannot read {file}: {error}"));
+            complain("haywire", format_args!("cannot read {file}: {error}"));
             1
         }
     }
@@ -252,7 +253,7 @@ pub extern "C" fn hw_http_open() -> c_int {
     let mut status = 0;
     guarded(|| {
         if let Err(error) = open() {
-            complain(format_args!("{error}"));
+            complain("haywire", format_args!("{error}"));
             status = 1;
         }
         Ok(())
@@ -496,15 +497,13 @@ pub unsafe extern "C" fn hw_http_response_send(
             return Ok(());
         }
         let Some(making) = take(response) else { return Ok(()) };
+        // A late response may come after the end of its request, and is then not made. The program still gets its callback,
+        // which frees its data. A second response in the handler is a mistake, and its callback is not called.
+        let is_owed = !handle_of_current(handle) || deferred::get(handle).is_some();
+        let completion = Completion { callback, data: Data(user_data), is_owed };
         // SAFETY: as the caller promises.
-        let sending = unsafe { Sending::of(&making, callback, Data(user_data)) };
-        let is_current = handle_of_current(handle);
-        let result = answer_with(handle, sending, Sending::into_response);
-        if result.is_err() && !is_current && deferred::get(handle).is_none() {
-            // The request has ended, so no response is made. The program still gets its callback, which frees its data.
-            complete(callback, Data(user_data));
-        }
-        result
+        let sending = unsafe { Sending::of(&making, completion) };
+        answer_with(handle, sending, Sending::into_response)
     });
 }
 
@@ -515,13 +514,28 @@ fn complete(callback: Completed, data: Data) {
     }
 }
 
+/// The callback of a response.
+struct Completion {
+    callback: Completed,
+    data: Data,
+    /// True if the callback is called in any case: at the latest when this is dropped, on whichever thread does that.
+    is_owed: bool,
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        if self.is_owed {
+            complete(self.callback, Data(self.data.0));
+        }
+    }
+}
+
 /// A response with bytes of its own.
 struct Sending {
     status: StatusCode,
     reason: Option<String>,
     draft: Draft,
-    completed: Completed,
-    data: Data,
+    completion: Completion,
 }
 
 impl Sending {
@@ -529,7 +543,7 @@ impl Sending {
     ///
     /// # Safety
     /// The strings have their bytes.
-    unsafe fn of(making: &Making, completed: Completed, data: Data) -> Sending {
+    unsafe fn of(making: &Making, completion: Completion) -> Sending {
         let bytes = |string: &hw_string| {
             // SAFETY: as the caller promises.
             unsafe { bytes_of(string) }
@@ -543,19 +557,20 @@ impl Sending {
             let _ = draft.add_header(&name, bytes(value));
         }
         draft.set_body(Bytes::copy_from_slice(making.body.as_ref().map_or(&[][..], bytes)));
-        Sending { status, reason, draft, completed, data }
+        Sending { status, reason, draft, completion }
     }
 
     /// Makes the response, on the request's worker.
     fn into_response(self) -> Response {
-        let Sending { status, reason, draft, completed, data } = self;
+        let Sending { status, reason, draft, mut completion } = self;
         let mut response = draft.into_response();
         if let Some(reason) = reason {
             response = response.with_reason(&reason).unwrap_or_else(|_| error_page(status));
         }
-        if completed.is_some() {
+        if completion.callback.is_some() {
             // After the bytes are on their way, and never inside of the send.
-            highwire::spawn(async move { complete(completed, data) });
+            completion.is_owed = true;
+            highwire::spawn(async move { drop(completion) });
         }
         response
     }
@@ -564,11 +579,6 @@ impl Sending {
 /// Prints a line. If standard output fails, the line is lost: a panic would end the program.
 fn print(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stdout(), "{line}");
-}
-
-/// Prints a problem, as [`print`] does.
-fn complain(problem: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "haywire: {problem}");
 }
 
 /// Prints the header fields of a request.
@@ -601,4 +611,29 @@ pub unsafe extern "C" fn hw_print_body(request: *mut http_request) {
     // SAFETY: as the caller promises.
     let body = unsafe { bytes_of((*request).body) };
     print(format_args!("BODY: {}", String::from_utf8_lossy(body)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" fn count(calls: *mut c_void) {
+        // SAFETY: the tests pass a cell that lives long enough.
+        let calls = unsafe { &*calls.cast::<Cell<u32>>() };
+        calls.set(calls.get() + 1);
+    }
+
+    #[test]
+    fn a_late_response_that_nobody_takes_is_completed() {
+        let calls = Cell::new(0);
+        let completion =
+            |is_owed| Completion { callback: Some(count), data: Data((&raw const calls).cast_mut().cast()), is_owed };
+        let making = Making { status: None, fields: SmallVec::new(), body: None };
+        // SAFETY: the response has no strings.
+        drop(unsafe { Sending::of(&making, completion(false)) });
+        assert_eq!(calls.get(), 0, "a second response of a handler");
+        // SAFETY: as above.
+        drop(unsafe { Sending::of(&making, completion(true)) });
+        assert_eq!(calls.get(), 1);
+    }
 }

@@ -3,7 +3,8 @@
 use crate::request::Data;
 use crate::result::{HIGHWIRE_WRONG_STATE, failed, guarded, highwire_result, null};
 use std::ffi::{CString, c_char, c_void};
-use std::fmt::Write as _;
+use std::fmt::{Arguments, Write as _};
+use std::io::Write as _;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -11,6 +12,12 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// Gets a line of the log, without a line end. `level` is 1 for errors, 2 for warnings, 3 for information. The text is valid
 /// until the callback returns. It is called on any thread, also on several at the same time, and must not block.
 pub type highwire_log_callback = Option<unsafe extern "C" fn(level: i32, line: *const c_char, data: *mut c_void)>;
+
+/// Prints a problem of a program that was written for another library, which has no log. If standard error fails, the line is lost:
+/// `eprintln` would panic.
+pub(crate) fn complain(library: &str, problem: Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{library}: {problem}");
+}
 
 /// Passes events to the program. There are no spans.
 struct Lines {

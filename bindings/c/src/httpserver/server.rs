@@ -3,6 +3,7 @@
 use super::connections::{begin, call_back};
 use super::{RequestCallback, http_server_s};
 use crate::embed::{self, highwire_loop};
+use crate::log::complain;
 use crate::receive;
 use crate::request::{Data, Handler, defer, with_request_mut};
 use crate::response::{Draft, answer};
@@ -13,7 +14,6 @@ use highwire_io::SocketId;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::io::Write;
 use std::ptr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -201,8 +201,7 @@ pub unsafe extern "C" fn http_server_listen_addr_poll(server: *mut http_server_s
     guarded(|| {
         match listen(&server, &address) {
             Ok(()) => status = 0,
-            // `eprintln` would panic if standard error fails.
-            Err((_, text)) => drop(writeln!(std::io::stderr(), "httpserver: {text}")),
+            Err((_, text)) => complain("httpserver", format_args!("{text}")),
         }
         Ok(())
     });
