@@ -18,5 +18,6 @@ static void handle_request(struct http_request_s *request) {
 
 int main(int argc, char **argv) {
     struct http_server_s *server = http_server_init(argc > 1 ? atoi(argv[1]) : 8080, handle_request);
-    return http_server_listen(server);
+    /* Without an address, http_server_listen listens on all of them. */
+    return http_server_listen_addr(server, "127.0.0.1");
 }

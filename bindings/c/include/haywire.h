@@ -135,10 +135,10 @@ typedef struct {
     size_t length;
 } hw_string;
 
-/* The settings. Texts may be NULL, numbers 0: the default. */
+/* The settings. Texts may be NULL, and numbers 0, for the default. */
 typedef struct {
-    char* http_listen_address;
-    unsigned int http_listen_port;
+    char* http_listen_address;      /* all addresses, 0.0.0.0, by default */
+    unsigned int http_listen_port;  /* 0: any free port; without hw_init_*, 8000 */
     unsigned int thread_count;      /* 0: the server runs in the thread that calls hw_http_open */
     char* balancer;                 /* "ipc": one thread accepts; "reuseport": each thread does */
     char* parser;                   /* ignored */

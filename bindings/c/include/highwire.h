@@ -17,13 +17,14 @@ typedef enum highwire_result {
     HIGHWIRE_OK = 0,
     // A pointer is NULL that must not be.
     HIGHWIRE_NULL = 1,
-    // The handle is invalid, or its object is gone: a request that was answered, a server that was freed.
+    // The handle is invalid, or its object is gone: a server that was freed, a request that was answered. Until its handler returns, an
+    // answered request can still be read, and another answer is `HIGHWIRE_WRONG_STATE`.
     HIGHWIRE_INVALID_HANDLE = 2,
     // An argument is invalid: a header with a line end, a path without a slash, a status outside 100 to 999.
     HIGHWIRE_INVALID_ARGUMENT = 3,
     // The call is not allowed on this thread.
     HIGHWIRE_WRONG_THREAD = 4,
-    // The call is not allowed now, for example a route for an app whose server exists, or a second body.
+    // The call is not allowed now, for example a setting of a client that was used, or a second answer in a handler.
     HIGHWIRE_WRONG_STATE = 5,
     // The queue is full. Try again after the callback for room.
     HIGHWIRE_AGAIN = 6,
@@ -59,13 +60,13 @@ typedef enum highwire_body_use {
 } highwire_body_use;
 
 // A setting of `highwire_app_set`. Times are in milliseconds, and 0 turns them off; for `HIGHWIRE_LINGER_MS` and `HIGHWIRE_SHUTDOWN_MS`, 0 means no waiting. Sizes are in bytes.
-// docs/limits.md has the defaults and their reasons.
+// docs/limits.md has the reasons for the defaults.
 typedef enum highwire_option {
-    // The number of workers; 0 means one for each CPU.
+    // The number of workers; 0, the default, means one for each CPU.
     HIGHWIRE_WORKERS = 1,
-    // 1 pins each worker to a CPU.
+    // 1 pins each worker to a CPU; 0 by default.
     HIGHWIRE_PIN = 2,
-    // The interface to the kernel: 0 for io_uring or else epoll, 1 for io_uring, 2 for epoll, 3 for a thread for each
+    // The interface to the kernel: 0, the default, for io_uring or else epoll, 1 for io_uring, 2 for epoll, 3 for a thread for each
     // connection.
     HIGHWIRE_ENGINE = 3,
     // How connections reach the workers: 0 for a socket for each worker (SO_REUSEPORT), 1 for one accepting thread.
@@ -78,39 +79,39 @@ typedef enum highwire_option {
     HIGHWIRE_HTTP2_CLEARTEXT = 7,
     // 1 offers HTTP/2 under TLS; the default.
     HIGHWIRE_HTTP2_TLS = 8,
-    // The most bytes that are held for all clients.
+    // The most bytes that are held for all clients, at least 65,536. By default, half of the memory that the process may use.
     HIGHWIRE_MEMORY = 9,
-    // The most open connections.
+    // The most open connections. By default, the limit of descriptors minus 32.
     HIGHWIRE_CONNECTIONS = 10,
-    // The most open connections of one address.
+    // The most open connections of one address; 16,384 by default.
     HIGHWIRE_CONNECTIONS_A_PEER = 11,
-    // The most requests on one connection; 0 means no limit.
+    // The most requests on one connection; 0, the default, means no limit.
     HIGHWIRE_REQUESTS_A_CONNECTION = 12,
-    // The longest body that a handler takes whole.
+    // The longest body that a handler takes whole; 1 MiB by default.
     HIGHWIRE_BODY_BYTES = 13,
-    // The longest body that a handler takes in parts.
+    // The longest body that a handler takes in parts; 1 TiB by default.
     HIGHWIRE_STREAMED_BODY_BYTES = 14,
     // The longest head of a request, at most 65,535.
     HIGHWIRE_HEAD_BYTES = 15,
-    // 1 logs each request: see `highwire_set_log`.
+    // 1 logs each request: see `highwire_set_log`. 0 by default.
     HIGHWIRE_ACCESS_LOG = 16,
-    // The time for the TLS handshake.
+    // The time for the TLS handshake; 10 seconds by default.
     HIGHWIRE_HANDSHAKE_MS = 20,
-    // The time for the head of a request.
+    // The time for the head of a request; 15 seconds by default.
     HIGHWIRE_HEAD_MS = 21,
-    // The period over which the rate of a request's body is measured.
+    // The period over which the rate of a request's body is measured; 10 seconds by default.
     HIGHWIRE_BODY_MS = 22,
-    // The lowest rate of a request's body, in bytes per second.
+    // The lowest rate of a request's body, in bytes per second; 500 by default.
     HIGHWIRE_BODY_RATE = 23,
-    // The time after which a connection without a request closes.
+    // The time after which a connection without a request closes; 75 seconds by default.
     HIGHWIRE_IDLE_MS = 24,
-    // The time after which a client is cut that takes nothing of its answer.
+    // The time after which a client is cut that takes nothing of its answer; 60 seconds by default.
     HIGHWIRE_WRITE_MS = 25,
-    // The time in which a deferred request must be answered, and each part of a stream must follow.
+    // The time in which a deferred request must be answered, and each part of a stream must follow; 60 seconds by default.
     HIGHWIRE_HANDLER_MS = 26,
-    // The longest time for which a closing connection reads what its client still sends.
+    // The longest time for which a closing connection reads what its client still sends; 2 seconds by default.
     HIGHWIRE_LINGER_MS = 27,
-    // The longest time that a graceful shutdown waits.
+    // The longest time that a graceful shutdown waits; 30 seconds by default.
     HIGHWIRE_SHUTDOWN_MS = 28,
 } highwire_option;
 
@@ -203,7 +204,7 @@ typedef uint64_t highwire_call;
 typedef uint64_t highwire_stream;
 
 // Is called on the thread of the worker, or of the call, when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
-// `HIGHWIRE_GONE` when nobody takes the body any more: the peer is gone, or the call has ended. It is not called after the stream has ended. If another thread
+// `HIGHWIRE_GONE` when nobody takes the body any more: the peer is gone, or the call that was sent has ended. It is not called after the stream has ended. If another thread
 // ends the stream, the callback may still be running, so do not free `data` before it has returned; ending the stream in the
 // callback avoids that.
 typedef void (*highwire_stream_callback)(highwire_stream stream, enum highwire_result result, void *data);
@@ -351,8 +352,10 @@ enum highwire_result highwire_call_body(highwire_call call, const void *body, si
 // length of the body, or -1 if it is not known. `callback` may be NULL; it is called on the thread on which the call runs: see
 // `highwire_call_send`.
 //
-// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the call has ended. Such a call is
-// not sent again after a lost connection or a redirect.
+// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the call has ended, or if it is
+// never sent. At the end of the call, the callbacks of the stream (with `HIGHWIRE_GONE`) and of the call come in either order; if they
+// share `data`, end the stream in the callback of the call, and then free it. Such a call is not sent again after a lost connection or a
+// redirect.
 enum highwire_result highwire_call_stream(highwire_call call,
                                           int64_t length,
                                           highwire_stream_callback callback,
@@ -518,7 +521,7 @@ enum highwire_result highwire_request_query_param(highwire_request request,
                                                   struct highwire_string *out);
 
 // Gives the decoded value of the first field of that name in a body of `application/x-www-form-urlencoded`, or
-// `HIGHWIRE_NOT_FOUND`. The route must take the body whole.
+// `HIGHWIRE_NOT_FOUND`. Returns `HIGHWIRE_WRONG_STATE` if the route does not take the body whole.
 enum highwire_result highwire_request_form_param(highwire_request request,
                                                  const char *name,
                                                  struct highwire_string *out);
@@ -526,8 +529,9 @@ enum highwire_result highwire_request_form_param(highwire_request request,
 // Gives the value of a cookie, without the quotes around it, or `HIGHWIRE_NOT_FOUND`.
 enum highwire_result highwire_request_cookie(highwire_request request, const char *name, struct highwire_string *out);
 
-// Gives the body of a request whose route takes it whole. It is empty if there is none.
-enum highwire_result highwire_request_body(highwire_request request, struct highwire_string *out);
+// Gives the body of a request. It is empty if there is none. Returns `HIGHWIRE_WRONG_STATE` if the route does not take it whole.
+enum highwire_result highwire_request_body(highwire_request request,
+                                           struct highwire_string *out);
 
 // Gives the address of the peer, such as `192.0.2.1:5000`, or `unix` for a unix socket. The peer is the client or a proxy.
 enum highwire_result highwire_request_peer(highwire_request request,
@@ -564,7 +568,7 @@ enum highwire_result highwire_response_new(uint32_t status, highwire_response *o
 enum highwire_result highwire_response_status(highwire_response response, uint32_t status);
 
 // Adds a header field. `Connection: close` ends the connection after the response. The library writes `Content-Length`,
-// `Transfer-Encoding`, `Date` and `Connection` itself.
+// `Transfer-Encoding` and `Connection` itself, and leaves such a field out; a `Date` replaces the library's.
 enum highwire_result highwire_response_header(highwire_response response, const char *name, const char *value);
 
 // Adds a trailer field, which follows a body that is sent in parts.

@@ -30,15 +30,15 @@ pub enum highwire_body_use {
 }
 
 /// A setting of `highwire_app_set`. Times are in milliseconds, and 0 turns them off; for `HIGHWIRE_LINGER_MS` and `HIGHWIRE_SHUTDOWN_MS`, 0 means no waiting. Sizes are in bytes.
-/// docs/limits.md has the defaults and their reasons.
+/// docs/limits.md has the reasons for the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum highwire_option {
-    /// The number of workers; 0 means one for each CPU.
+    /// The number of workers; 0, the default, means one for each CPU.
     HIGHWIRE_WORKERS = 1,
-    /// 1 pins each worker to a CPU.
+    /// 1 pins each worker to a CPU; 0 by default.
     HIGHWIRE_PIN = 2,
-    /// The interface to the kernel: 0 for io_uring or else epoll, 1 for io_uring, 2 for epoll, 3 for a thread for each
+    /// The interface to the kernel: 0, the default, for io_uring or else epoll, 1 for io_uring, 2 for epoll, 3 for a thread for each
     /// connection.
     HIGHWIRE_ENGINE = 3,
     /// How connections reach the workers: 0 for a socket for each worker (SO_REUSEPORT), 1 for one accepting thread.
@@ -51,39 +51,39 @@ pub enum highwire_option {
     HIGHWIRE_HTTP2_CLEARTEXT = 7,
     /// 1 offers HTTP/2 under TLS; the default.
     HIGHWIRE_HTTP2_TLS = 8,
-    /// The most bytes that are held for all clients.
+    /// The most bytes that are held for all clients, at least 65,536. By default, half of the memory that the process may use.
     HIGHWIRE_MEMORY = 9,
-    /// The most open connections.
+    /// The most open connections. By default, the limit of descriptors minus 32.
     HIGHWIRE_CONNECTIONS = 10,
-    /// The most open connections of one address.
+    /// The most open connections of one address; 16,384 by default.
     HIGHWIRE_CONNECTIONS_A_PEER = 11,
-    /// The most requests on one connection; 0 means no limit.
+    /// The most requests on one connection; 0, the default, means no limit.
     HIGHWIRE_REQUESTS_A_CONNECTION = 12,
-    /// The longest body that a handler takes whole.
+    /// The longest body that a handler takes whole; 1 MiB by default.
     HIGHWIRE_BODY_BYTES = 13,
-    /// The longest body that a handler takes in parts.
+    /// The longest body that a handler takes in parts; 1 TiB by default.
     HIGHWIRE_STREAMED_BODY_BYTES = 14,
     /// The longest head of a request, at most 65,535.
     HIGHWIRE_HEAD_BYTES = 15,
-    /// 1 logs each request: see `highwire_set_log`.
+    /// 1 logs each request: see `highwire_set_log`. 0 by default.
     HIGHWIRE_ACCESS_LOG = 16,
-    /// The time for the TLS handshake.
+    /// The time for the TLS handshake; 10 seconds by default.
     HIGHWIRE_HANDSHAKE_MS = 20,
-    /// The time for the head of a request.
+    /// The time for the head of a request; 15 seconds by default.
     HIGHWIRE_HEAD_MS = 21,
-    /// The period over which the rate of a request's body is measured.
+    /// The period over which the rate of a request's body is measured; 10 seconds by default.
     HIGHWIRE_BODY_MS = 22,
-    /// The lowest rate of a request's body, in bytes per second.
+    /// The lowest rate of a request's body, in bytes per second; 500 by default.
     HIGHWIRE_BODY_RATE = 23,
-    /// The time after which a connection without a request closes.
+    /// The time after which a connection without a request closes; 75 seconds by default.
     HIGHWIRE_IDLE_MS = 24,
-    /// The time after which a client is cut that takes nothing of its answer.
+    /// The time after which a client is cut that takes nothing of its answer; 60 seconds by default.
     HIGHWIRE_WRITE_MS = 25,
-    /// The time in which a deferred request must be answered, and each part of a stream must follow.
+    /// The time in which a deferred request must be answered, and each part of a stream must follow; 60 seconds by default.
     HIGHWIRE_HANDLER_MS = 26,
-    /// The longest time for which a closing connection reads what its client still sends.
+    /// The longest time for which a closing connection reads what its client still sends; 2 seconds by default.
     HIGHWIRE_LINGER_MS = 27,
-    /// The longest time that a graceful shutdown waits.
+    /// The longest time that a graceful shutdown waits; 30 seconds by default.
     HIGHWIRE_SHUTDOWN_MS = 28,
 }
 

@@ -18,7 +18,6 @@ use highwire::{HeaderName, HeaderValue, Method};
 use std::borrow::Cow;
 use std::ffi::{c_char, c_void};
 use std::future::poll_fn;
-use std::mem;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
@@ -151,20 +150,18 @@ fn as_websocket(url: &str) -> Cow<'_, str> {
     }
 }
 
-fn change_call<R>(call: highwire_call, act: impl FnOnce(&mut Call) -> R) -> Result<R, Failed> {
+fn change_call(call: highwire_call, act: impl FnOnce(&mut Call)) -> Result<(), Failed> {
     let entry = CALLS.get(call)?;
     match &mut lock(&entry).call {
-        Some(call) => Ok(act(call)),
-        None => was_sent(),
+        Some(call) => act(call),
+        None => return was_sent(),
     }
+    Ok(())
 }
 
-/// Sets the body of a call.
+/// Sets the body of a call. The end of an old one calls no callback of the program, because it is not armed.
 fn set_body(call: highwire_call, body: Upload) -> Result<(), Failed> {
-    let old = change_call(call, |call| mem::replace(&mut call.body, body))?;
-    // Outside the lock, because the program is told of a stream that nobody takes.
-    drop(old);
-    Ok(())
+    change_call(call, |call| call.body = body)
 }
 
 /// Adds a header field. The library writes `Host` and the fields that frame the message itself.
@@ -206,8 +203,10 @@ pub unsafe extern "C" fn highwire_call_body(
 /// length of the body, or -1 if it is not known. `callback` may be NULL; it is called on the thread on which the call runs: see
 /// [`highwire_call_send`].
 ///
-/// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the call has ended. Such a call is
-/// not sent again after a lost connection or a redirect.
+/// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the call has ended, or if it is
+/// never sent. At the end of the call, the callbacks of the stream (with `HIGHWIRE_GONE`) and of the call come in either order; if they
+/// share `data`, end the stream in the callback of the call, and then free it. Such a call is not sent again after a lost connection or a
+/// redirect.
 ///
 /// # Safety
 /// `out` must be NULL or point to a `highwire_stream`; `callback` must be NULL or a function of its type that may be called on any
@@ -263,7 +262,7 @@ pub unsafe extern "C" fn highwire_call_on_part(
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_call_free(call: highwire_call) -> highwire_result {
     guarded(|| {
-        let (taken, _) = take(call)?;
+        let taken = take(call)?;
         let _ = CALLS.remove(call);
         drop(taken);
         Ok(())
@@ -408,13 +407,14 @@ async fn give_parts(response: &mut Response, on_part: OnPart, entry: &Mutex<Entr
 /// Sends a call, for the receiver.
 fn send(call: highwire_call, receiver: Receiver) -> Result<(), Failed> {
     let (taken, entry) = take(call)?;
-    let place = match Place::of(taken.client) {
-        Ok(place) => place,
-        Err(error) => {
-            let _ = CALLS.remove(call);
-            return Err(error);
-        }
+    let place = match as_http(&taken.url) {
+        Cow::Borrowed(_) => Place::of(taken.client),
+        Cow::Owned(_) => failed(HIGHWIRE_INVALID_ARGUMENT, "a URL of a WebSocket is for highwire_call_websocket"),
     };
+    let place = place.inspect_err(|_| drop(CALLS.remove(call)))?;
+    if let Upload::Stream(reading) = &taken.body {
+        reading.arm();
+    }
     let promise = Promise { call, receiver: Some(receiver) };
     place.spawn(|client| run(client, taken, entry, promise));
     Ok(())

@@ -25,8 +25,8 @@ pub(crate) struct Deferred {
     pub(crate) peer: String,
     pub(crate) version: http::Version,
     pub(crate) is_secure: bool,
-    /// True if the route takes the body in parts.
-    pub(crate) takes_parts: bool,
+    /// How the route takes the body.
+    pub(crate) body_use: BodyUse,
     reply: Mutex<Option<Reply>>,
     /// Decoded values that were given to the program.
     decoded: Mutex<Vec<Box<str>>>,
@@ -79,7 +79,7 @@ pub(crate) fn keep(
         peer: peer_text(request.peer()),
         version: request.version(),
         is_secure: request.is_secure(),
-        takes_parts: body_use == BodyUse::Parts,
+        body_use,
         reply: Mutex::new(Some(Reply::from_request(request)?)),
         decoded: Mutex::default(),
         text: text.into(),

@@ -96,7 +96,7 @@ impl<T> Table<T> {
         let text = if handle == 0 {
             "0 is no handle".to_string()
         } else {
-            format!("{handle:#x} is not a {kind}, or no longer")
+            format!("{handle:#x} is no {kind}, or one that was freed or used up")
         };
         (HIGHWIRE_INVALID_HANDLE, text)
     }

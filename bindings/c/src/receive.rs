@@ -5,8 +5,8 @@ use crate::result::{
     HIGHWIRE_GONE, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD, failed, guarded, highwire_result,
 };
 use bytes::Bytes;
-use highwire::Body;
 use highwire::body::BodyError;
+use highwire::{Body, BodyUse};
 use highwire_engine::context::Spawner;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn highwire_request_read(
     guarded(|| {
         let Some(callback) = callback else { return crate::result::null("callback") };
         let data = Data(data);
-        if !defer(request)?.takes_parts {
+        if defer(request)?.body_use != BodyUse::Parts {
             return failed(HIGHWIRE_WRONG_STATE, "the route does not take the body in parts");
         }
         let taken = BODIES.with_borrow_mut(|bodies| bodies.get_mut(&request).map(Option::take));

@@ -254,6 +254,18 @@ fn part<R>(
     found.ok_or((HIGHWIRE_NOT_FOUND, "the request has no such part".to_string()))
 }
 
+/// Checks that the route of a request takes its body whole.
+fn check_whole(handle: u64) -> Result<(), Failed> {
+    let body_use = match with_current(handle, |current| current.body_use) {
+        Some(body_use) => body_use,
+        None => deferred_request(handle)?.body_use,
+    };
+    if body_use == BodyUse::Whole {
+        return Ok(());
+    }
+    failed(HIGHWIRE_WRONG_STATE, "the route does not take the body whole: it needs HIGHWIRE_BODY_WHOLE")
+}
+
 /// Gives a part of a request: see [`part`].
 ///
 /// # Safety
@@ -285,7 +297,10 @@ unsafe fn give_named_part(
     guarded(|| {
         // SAFETY: as the caller promises.
         let name = unsafe { text(name, "name") }?;
-        let found = part(request, |current| borrowed(current, name), |deferred| kept(deferred, name))?;
+        let found = part(request, |current| borrowed(current, name), |deferred| kept(deferred, name));
+        let found = found.map_err(|(code, text)| {
+            (code, if code == HIGHWIRE_NOT_FOUND { format!("{text}: {name:?}") } else { text })
+        })?;
         // SAFETY: as the caller promises.
         unsafe { give(out, found, "out") }
     })
@@ -479,7 +494,7 @@ pub unsafe extern "C" fn highwire_request_query_param(
 }
 
 /// Gives the decoded value of the first field of that name in a body of `application/x-www-form-urlencoded`, or
-/// `HIGHWIRE_NOT_FOUND`. The route must take the body whole.
+/// `HIGHWIRE_NOT_FOUND`. Returns `HIGHWIRE_WRONG_STATE` if the route does not take the body whole.
 ///
 /// # Safety
 /// As [`highwire_request_header`].
@@ -489,6 +504,10 @@ pub unsafe extern "C" fn highwire_request_form_param(
     name: *const c_char,
     out: *mut highwire_string,
 ) -> highwire_result {
+    let checked = guarded(|| check_whole(request));
+    if checked != HIGHWIRE_OK {
+        return checked;
+    }
     let is_form = |content_type: Option<&[u8]>| {
         let essence = content_type.unwrap_or_default().split(|&byte| byte == b';').next().unwrap_or_default();
         essence.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
@@ -564,7 +583,7 @@ fn form_value(pairs: &str, name: &str) -> Option<String> {
     })
 }
 
-/// Gives the body of a request whose route takes it whole. It is empty if there is none.
+/// Gives the body of a request. It is empty if there is none. Returns `HIGHWIRE_WRONG_STATE` if the route does not take it whole.
 ///
 /// # Safety
 /// `out` must be NULL or point to a `highwire_string`.
@@ -573,19 +592,14 @@ pub unsafe extern "C" fn highwire_request_body(
     request: highwire_request,
     out: *mut highwire_string,
 ) -> highwire_result {
-    // SAFETY: as the caller promises.
-    unsafe {
-        give_part(
-            out,
-            request,
-            |current| {
-                // `current` keeps the bytes until the handler returns.
-                let body = current.body();
-                Some(highwire_string::of(&body))
-            },
-            |deferred| Some(highwire_string::of(&deferred.body)),
-        )
-    }
+    guarded(|| {
+        check_whole(request)?;
+        // `current` keeps the bytes until the handler returns.
+        let borrowed = |current: &mut Current| Some(highwire_string::of(&current.body()));
+        let body = part(request, borrowed, |deferred| Some(highwire_string::of(&deferred.body)))?;
+        // SAFETY: as the caller promises.
+        unsafe { give(out, body, "out") }
+    })
 }
 
 /// Gives the address of the peer, such as `192.0.2.1:5000`, or `unix` for a unix socket. The peer is the client or a proxy.

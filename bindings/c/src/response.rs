@@ -276,7 +276,7 @@ pub extern "C" fn highwire_response_status(response: highwire_response, status: 
 }
 
 /// Adds a header field. `Connection: close` ends the connection after the response. The library writes `Content-Length`,
-/// `Transfer-Encoding`, `Date` and `Connection` itself.
+/// `Transfer-Encoding` and `Connection` itself, and leaves such a field out; a `Date` replaces the library's.
 ///
 /// # Safety
 /// `name` and `value` must be NULL or end with a NUL.

@@ -13,13 +13,14 @@ pub enum highwire_result {
     HIGHWIRE_OK = 0,
     /// A pointer is NULL that must not be.
     HIGHWIRE_NULL = 1,
-    /// The handle is invalid, or its object is gone: a request that was answered, a server that was freed.
+    /// The handle is invalid, or its object is gone: a server that was freed, a request that was answered. Until its handler returns, an
+    /// answered request can still be read, and another answer is `HIGHWIRE_WRONG_STATE`.
     HIGHWIRE_INVALID_HANDLE = 2,
     /// An argument is invalid: a header with a line end, a path without a slash, a status outside 100 to 999.
     HIGHWIRE_INVALID_ARGUMENT = 3,
     /// The call is not allowed on this thread.
     HIGHWIRE_WRONG_THREAD = 4,
-    /// The call is not allowed now, for example a route for an app whose server exists, or a second body.
+    /// The call is not allowed now, for example a setting of a client that was used, or a second answer in a handler.
     HIGHWIRE_WRONG_STATE = 5,
     /// The queue is full. Try again after the callback for room.
     HIGHWIRE_AGAIN = 6,

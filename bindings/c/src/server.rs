@@ -213,7 +213,7 @@ fn idle(state: &mut State, next: State) -> Result<Server, Failed> {
         State::Idle(idle) => Ok(idle),
         other => {
             *state = other;
-            failed(HIGHWIRE_WRONG_STATE, "the server has started already")
+            failed(HIGHWIRE_WRONG_STATE, "the server has started already, or a call to it has failed")
         }
     }
 }
@@ -271,7 +271,10 @@ fn with_handle<R>(server: highwire_server, act: impl FnOnce(&Handle) -> R) -> Re
     match &*SERVERS.get(server)?.settled() {
         State::Running(handle) => Ok(act(handle)),
         State::Serving(handle) => Ok(act(handle)),
-        _ => failed(HIGHWIRE_WRONG_STATE, "the server does not run, or runs inside another loop"),
+        _ => failed(
+            HIGHWIRE_WRONG_STATE,
+            "the server does not run, or runs inside another loop, where highwire_loop_shutdown ends it",
+        ),
     }
 }
 

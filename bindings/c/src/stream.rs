@@ -25,7 +25,7 @@ use std::task::{Context, Poll, Waker};
 pub type highwire_stream = u64;
 
 /// Is called on the thread of the worker, or of the call, when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
-/// `HIGHWIRE_GONE` when nobody takes the body any more: the peer is gone, or the call has ended. It is not called after the stream has ended. If another thread
+/// `HIGHWIRE_GONE` when nobody takes the body any more: the peer is gone, or the call that was sent has ended. It is not called after the stream has ended. If another thread
 /// ends the stream, the callback may still be running, so do not free `data` before it has returned; ending the stream in the
 /// callback avoids that.
 pub type highwire_stream_callback =
@@ -58,10 +58,17 @@ impl Writing {
 
     fn tell(&self, handle: u64, result: highwire_result) {
         if let Some(callback) = self.callback {
+            if result != HIGHWIRE_OK {
+                let _ = guarded(gone);
+            }
             // SAFETY: the program has given the function as one of this type. It is C's and does not unwind.
             unsafe { callback(handle, result, self.data.0) };
         }
     }
+}
+
+fn gone<T>() -> Result<T, Failed> {
+    failed(HIGHWIRE_GONE, "the peer is gone, or takes no more")
 }
 
 /// The end that the connection reads.
@@ -78,10 +85,15 @@ impl Reading {
         }
     }
 
+    /// Lets the program be told if nobody takes the body any more.
+    pub(crate) fn arm(&self) {
+        self.writing.lock().is_armed = true;
+    }
+
     /// Returns the body of a call.
     pub(crate) fn into_upload(self) -> client::Body {
         let length = self.writing.length;
-        let body = client::Body::stream(self);
+        let body = client::Body::stream(Upload(self));
         match length {
             Some(length) => body.with_length(length),
             None => body,
@@ -110,6 +122,17 @@ impl Stream for Reading {
                 Poll::Pending
             }
         }
+    }
+}
+
+/// The end of a call's body.
+struct Upload(Reading);
+
+impl Stream for Upload {
+    type Item = Result<Bytes, &'static str>;
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let part = Pin::new(&mut self.0).poll_next(cx);
+        part.map(|part| part.map(|part| part.map_err(|_| "the program has aborted it")))
     }
 }
 
@@ -163,13 +186,18 @@ pub(crate) fn begin(
     callback: highwire_stream_callback,
     data: Data,
 ) -> Result<highwire_stream, Failed> {
-    open(length, callback, data, |reading| {
+    let handle = open(length, callback, data, |reading| {
         draft.stream = Some(reading);
         response::answer(request, draft)
-    })
+    })?;
+    if let Ok(writing) = STREAMS.get(handle) {
+        writing.lock().is_armed = true;
+    }
+    Ok(handle)
 }
 
-/// Opens a stream, whose end for the connection goes to `place`. If that fails, there is no stream, and the program is told nothing.
+/// Opens a stream, whose end for the connection goes to `place`. If that fails, there is no stream. The program is not told of the end of
+/// the connection before the stream is armed.
 pub(crate) fn open(
     length: Option<u64>,
     callback: highwire_stream_callback,
@@ -179,11 +207,10 @@ pub(crate) fn open(
     let queue = Queue { parts: Backlog::new(), ended: None, is_gone: false, is_armed: false };
     let writing = Arc::new(Writing { queue: Mutex::new(queue), callback, data, length });
     let handle = STREAMS.add(writing.clone());
-    if let Err(error) = place(Reading { writing: writing.clone(), handle }) {
+    if let Err(error) = place(Reading { writing, handle }) {
         let _ = STREAMS.remove(handle);
         return Err(error);
     }
-    writing.lock().is_armed = true;
     Ok(handle)
 }
 
@@ -198,7 +225,7 @@ fn write(stream: highwire_stream, part: &[u8], is_bounded: bool) -> Result<bool,
     let writing = STREAMS.get(stream)?;
     let mut queue = writing.lock();
     if queue.is_gone {
-        return failed(HIGHWIRE_GONE, "the peer is gone, or takes no more");
+        return gone();
     }
     if queue.ended.is_some() {
         return failed(HIGHWIRE_WRONG_STATE, "the stream has ended");
@@ -258,6 +285,6 @@ fn end(stream: highwire_stream, is_whole: bool) -> highwire_result {
         let (reader, is_gone) = (queue.parts.take_reader(), queue.is_gone);
         drop(queue);
         reader.into_iter().for_each(Waker::wake);
-        if is_gone && is_whole { failed(HIGHWIRE_GONE, "the peer is gone, or takes no more") } else { Ok(()) }
+        if is_gone && is_whole { gone() } else { Ok(()) }
     })
 }

@@ -389,6 +389,11 @@ static void *cancel(void *data) {
     return NULL;
 }
 
+static void never(highwire_stream stream, enum highwire_result result, void *data) {
+    fprintf(stderr, "stream %llx of %p was told %d\n", (unsigned long long)stream, data, (int)result);
+    abort();
+}
+
 /* The body of a call: as many parts of 8 KiB as the number of the writer, or 500 and an end that is none. */
 static void stream_upload(highwire_call call, int64_t length, int is_cut) {
     struct writer *writer = (struct writer *)malloc(sizeof *writer);
@@ -397,7 +402,7 @@ static void stream_upload(highwire_call call, int64_t length, int is_cut) {
     EXPECT(highwire_call_stream(call, length, write_more, writer, NULL), HIGHWIRE_NULL);
     EXPECT(highwire_call_stream(0, length, write_more, writer, &writer->stream), HIGHWIRE_INVALID_HANDLE);
     /* A body that another one replaces. */
-    EXPECT(highwire_call_stream(call, length, NULL, NULL, &dropped), HIGHWIRE_OK);
+    EXPECT(highwire_call_stream(call, length, never, NULL, &dropped), HIGHWIRE_OK);
     EXPECT(highwire_call_stream(call, length, write_more, writer, &writer->stream), HIGHWIRE_OK);
     EXPECT(highwire_stream_write(dropped, "a", 1), HIGHWIRE_GONE);
     EXPECT(highwire_stream_end(dropped), HIGHWIRE_GONE);
@@ -486,6 +491,11 @@ static void call(highwire_request request, void *data) {
     EXPECT(highwire_client_set(client, HIGHWIRE_CLIENT_RETRIES, 0), HIGHWIRE_WRONG_STATE);
     EXPECT(highwire_call_new(client, "GET", url, &other), HIGHWIRE_OK);
     EXPECT(highwire_call_free(other), HIGHWIRE_OK);
+    EXPECT(highwire_call_new(client, "GET", "ws://127.0.0.1/", &other), HIGHWIRE_OK);
+    EXPECT(highwire_call_send(other, was_called, NULL), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_call_free(other), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_request_body(request, &value), HIGHWIRE_WRONG_STATE);
+    EXPECT(highwire_request_form_param(request, "a", &value), HIGHWIRE_WRONG_STATE);
 }
 
 /* A WebSocket of the client, to the path of a parameter. It says one thing, and the end is the answer of the request. */
@@ -629,7 +639,7 @@ static void wait_for_upload(const char *url) {
     EXPECT(highwire_reply_free(reply), HIGHWIRE_OK);
     /* A call that is never sent. */
     EXPECT(highwire_call_new(client, "POST", url, &call), HIGHWIRE_OK);
-    EXPECT(highwire_call_stream(call, -1, NULL, NULL, &stream), HIGHWIRE_OK);
+    EXPECT(highwire_call_stream(call, -1, never, NULL, &stream), HIGHWIRE_OK);
     EXPECT(highwire_call_free(call), HIGHWIRE_OK);
     EXPECT(highwire_stream_write(stream, "x", 1), HIGHWIRE_GONE);
     EXPECT(highwire_stream_abort(stream), HIGHWIRE_OK);
