@@ -354,8 +354,10 @@ enum highwire_result highwire_call_body(highwire_call call, const void *body, si
 //
 // The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the call has ended, or if it is
 // never sent. At the end of the call, the callbacks of the stream (with `HIGHWIRE_GONE`) and of the call come in either order; if they
-// share `data`, end the stream in the callback of the call, and then free it. Such a call is not sent again after a lost connection or a
-// redirect.
+// share `data`, end the stream in the callback of the call, and then free it.
+//
+// Once a server was given a part, the call is not made again after a lost connection; a redirect to be followed with the body is the
+// reply. HTTP/1.0 needs a length.
 enum highwire_result highwire_call_stream(highwire_call call,
                                           int64_t length,
                                           highwire_stream_callback callback,
@@ -376,12 +378,12 @@ enum highwire_result highwire_call_on_part(highwire_call call,
 enum highwire_result highwire_call_free(highwire_call call);
 
 // Ends a call that was sent, on any thread. Its receiver still gets a result, later: `HIGHWIRE_GONE`, or that of a call that has just
-// ended by itself.
+// ended by itself. No part of the response is given any more, but one may be under way on the call's thread.
 enum highwire_result highwire_call_cancel(highwire_call call);
 
 // Stops the parts of the response's body, on any thread: after the one that is given now, `highwire_call_on_part`'s callback gets no
-// further one until `highwire_call_resume`, and the server must wait once a buffer is full. The time for the call goes on. A call
-// without such a callback is not paused.
+// further one until `highwire_call_resume`, and the server must wait once a buffer is full. The time for the call goes on. If no part
+// follows, the result comes in spite of the pause; so does that of a call without such a callback.
 enum highwire_result highwire_call_pause(highwire_call call);
 
 // Goes on with a call after `highwire_call_pause`, on any thread.
@@ -389,12 +391,14 @@ enum highwire_result highwire_call_resume(highwire_call call);
 
 // Sends a call. The callback is called once, later; the call's handle is invalid then. In a handler or a callback on a worker's
 // thread, the call runs on that worker, and the callback is called on its thread; elsewhere, on a thread of the client, maybe before
-// this call has returned. If this call fails, the callback is not called; the call is freed in any case but `HIGHWIRE_NULL`.
+// this call has returned. If this call fails, the callback is not called; the call is then freed, except after
+// `HIGHWIRE_NULL`, or if it was sent already.
 enum highwire_result highwire_call_send(highwire_call call,
                                         highwire_reply_callback callback,
                                         void *data);
 
-// Sends a call, and waits for the reply. The handle is then invalid. In a handler or a callback it returns `HIGHWIRE_WRONG_THREAD`.
+// Sends a call, and waits for the reply. The handle is then invalid. In a handler or a callback it returns `HIGHWIRE_WRONG_THREAD`, and
+// does not send the call.
 //
 // If the call has a stream, another thread must write and end it meanwhile, unless its parts wait already.
 enum highwire_result highwire_call_wait(highwire_call call,

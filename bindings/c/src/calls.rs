@@ -205,8 +205,10 @@ pub unsafe extern "C" fn highwire_call_body(
 ///
 /// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the call has ended, or if it is
 /// never sent. At the end of the call, the callbacks of the stream (with `HIGHWIRE_GONE`) and of the call come in either order; if they
-/// share `data`, end the stream in the callback of the call, and then free it. Such a call is not sent again after a lost connection or a
-/// redirect.
+/// share `data`, end the stream in the callback of the call, and then free it.
+///
+/// Once a server was given a part, the call is not made again after a lost connection; a redirect to be followed with the body is the
+/// reply. HTTP/1.0 needs a length.
 ///
 /// # Safety
 /// `out` must be NULL or point to a `highwire_stream`; `callback` must be NULL or a function of its type that may be called on any
@@ -286,15 +288,15 @@ fn tell(call: highwire_call, act: impl FnOnce(&mut Told)) -> highwire_result {
 }
 
 /// Ends a call that was sent, on any thread. Its receiver still gets a result, later: `HIGHWIRE_GONE`, or that of a call that has just
-/// ended by itself.
+/// ended by itself. No part of the response is given any more, but one may be under way on the call's thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_call_cancel(call: highwire_call) -> highwire_result {
     tell(call, |told| told.is_cancelled = true)
 }
 
 /// Stops the parts of the response's body, on any thread: after the one that is given now, `highwire_call_on_part`'s callback gets no
-/// further one until [`highwire_call_resume`], and the server must wait once a buffer is full. The time for the call goes on. A call
-/// without such a callback is not paused.
+/// further one until [`highwire_call_resume`], and the server must wait once a buffer is full. The time for the call goes on. If no part
+/// follows, the result comes in spite of the pause; so does that of a call without such a callback.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_call_pause(call: highwire_call) -> highwire_result {
     tell(call, |told| told.is_paused = true)
@@ -320,9 +322,10 @@ struct Promise {
 
 impl Promise {
     fn keep(&mut self, result: Result<Reply, Failed>) {
+        let Some(receiver) = self.receiver.take() else { return };
         let _ = CALLS.remove(self.call);
-        match self.receiver.take() {
-            Some(Receiver::Callback(callback, data)) => {
+        match receiver {
+            Receiver::Callback(callback, data) => {
                 let mut reply = 0;
                 let result = guarded(|| {
                     reply = replies::add(result?);
@@ -332,15 +335,16 @@ impl Promise {
                 unsafe { callback(result, reply, data.0) };
             }
             // A thread that waits does not go away.
-            Some(Receiver::Thread(sender)) => drop(sender.send(result)),
-            None => {}
+            Receiver::Thread(sender) => drop(sender.send(result)),
         }
     }
 }
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        self.keep(failed(HIGHWIRE_GONE, "the worker that ran the call has ended"));
+        if self.receiver.is_some() {
+            self.keep(failed(HIGHWIRE_GONE, "the worker that ran the call has ended"));
+        }
     }
 }
 
@@ -392,8 +396,12 @@ async fn ask(client: Client, call: Call, entry: &Mutex<Entry>) -> Result<Reply, 
 async fn give_parts(response: &mut Response, on_part: OnPart, entry: &Mutex<Entry>) -> Result<(), Failed> {
     while let Some(part) = response.next().await {
         let part = part.map_err(|error| fault(&error))?;
-        // `run` has left the task's waker.
-        poll_fn(|_| if lock(entry).told.is_paused { Poll::Pending } else { Poll::Ready(()) }).await;
+        poll_fn(|cx| {
+            // `run` has left the task's waker, and ends a call that is cancelled.
+            let waits = matches!(lock(entry).told, Told { is_paused: true, .. } | Told { is_cancelled: true, .. });
+            if waits { response.poll_timeout(cx).map(|error| Err(fault(&error))) } else { Poll::Ready(Ok(())) }
+        })
+        .await?;
         // SAFETY: the program has given the function as one of this type. It is C's and does not unwind. The bytes live
         // until it returns.
         let end = unsafe { (on_part.callback)(part.as_ptr().cast(), part.len(), on_part.data.0) };
@@ -450,7 +458,8 @@ pub(crate) fn take_websocket(call: highwire_call) -> Result<(Place, Connect), Fa
 
 /// Sends a call. The callback is called once, later; the call's handle is invalid then. In a handler or a callback on a worker's
 /// thread, the call runs on that worker, and the callback is called on its thread; elsewhere, on a thread of the client, maybe before
-/// this call has returned. If this call fails, the callback is not called; the call is freed in any case but `HIGHWIRE_NULL`.
+/// this call has returned. If this call fails, the callback is not called; the call is then freed, except after
+/// `HIGHWIRE_NULL`, or if it was sent already.
 ///
 /// # Safety
 /// `callback` must be a function of its type.
@@ -466,7 +475,8 @@ pub unsafe extern "C" fn highwire_call_send(
     })
 }
 
-/// Sends a call, and waits for the reply. The handle is then invalid. In a handler or a callback it returns `HIGHWIRE_WRONG_THREAD`.
+/// Sends a call, and waits for the reply. The handle is then invalid. In a handler or a callback it returns `HIGHWIRE_WRONG_THREAD`, and
+/// does not send the call.
 ///
 /// If the call has a stream, another thread must write and end it meanwhile, unless its parts wait already.
 ///

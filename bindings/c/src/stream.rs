@@ -33,9 +33,11 @@ pub type highwire_stream_callback =
 
 struct Queue {
     parts: Backlog<Bytes>,
+    /// The bytes that the connection has taken.
+    taken: u64,
     /// How the program has ended the body: true if it is whole.
     ended: Option<bool>,
-    /// True if the connection reads no more.
+    /// True if the connection reads no more, although the body is not complete.
     is_gone: bool,
     /// True if the program has the stream's handle, so that its callback may be called.
     is_armed: bool,
@@ -50,6 +52,13 @@ pub(crate) struct Writing {
 }
 
 static STREAMS: Table<Writing> = Table::new(Kind::Stream);
+
+impl Queue {
+    /// Returns true if the connection has taken all of a body with an announced length.
+    fn is_complete(&self, length: Option<u64>) -> bool {
+        length == Some(self.taken)
+    }
+}
 
 impl Writing {
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -106,6 +115,7 @@ impl Stream for Reading {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut queue = self.writing.lock();
         if let Some(part) = queue.parts.pop(Bytes::len) {
+            queue.taken += part.len() as u64;
             // After its end the program may have freed what the callback needs.
             let has_room = queue.ended.is_none() && queue.parts.tells_of_room();
             drop(queue);
@@ -139,9 +149,10 @@ impl Stream for Upload {
 impl Drop for Reading {
     fn drop(&mut self) {
         let mut queue = self.writing.lock();
-        queue.is_gone = true;
+        // A server may answer when it has the announced length, before the program has ended the stream.
+        queue.is_gone = !queue.is_complete(self.writing.length);
         let parts = queue.parts.discard();
-        let is_cut = queue.ended.is_none() && queue.is_armed;
+        let is_cut = queue.is_gone && queue.ended.is_none() && queue.is_armed;
         drop(queue);
         drop(parts);
         if is_cut {
@@ -190,8 +201,15 @@ pub(crate) fn begin(
         draft.stream = Some(reading);
         response::answer(request, draft)
     })?;
-    if let Ok(writing) = STREAMS.get(handle) {
-        writing.lock().is_armed = true;
+    // Another thread may answer while the worker already drops the request.
+    let is_gone = STREAMS.get(handle).is_ok_and(|writing| {
+        let mut queue = writing.lock();
+        queue.is_armed = true;
+        queue.is_gone
+    });
+    if is_gone {
+        let _ = STREAMS.remove(handle);
+        return gone();
     }
     Ok(handle)
 }
@@ -204,7 +222,7 @@ pub(crate) fn open(
     data: Data,
     place: impl FnOnce(Reading) -> Result<(), Failed>,
 ) -> Result<highwire_stream, Failed> {
-    let queue = Queue { parts: Backlog::new(), ended: None, is_gone: false, is_armed: false };
+    let queue = Queue { parts: Backlog::new(), taken: 0, ended: None, is_gone: false, is_armed: false };
     let writing = Arc::new(Writing { queue: Mutex::new(queue), callback, data, length });
     let handle = STREAMS.add(writing.clone());
     if let Err(error) = place(Reading { writing, handle }) {

@@ -105,6 +105,11 @@ fn ask_for_everything(running: Running, what: &str) -> String {
     }
     let ended = get(&address, "/call?path=/big&parts=1");
     assert!(body(&ended).starts_with("HIGHWIRE_GONE 0 0   "), "{what}: {ended}");
+    let ended = get(&address, "/call?path=/big&parts=cancelled");
+    assert!(body(&ended).starts_with("HIGHWIRE_GONE 0 0   "), "{what}: {ended}");
+    // The time goes on in a pause.
+    let ended = get(&address, "/call?path=/big&parts=stays&hurry=2");
+    assert!(body(&ended).starts_with("HIGHWIRE_TIMED_OUT 0 0   "), "{what}: {ended}");
     // The called handler waits for another request.
     for how in ["now", "thread"] {
         let cancelled = get(&address, &format!("/call?path=/wait&cancel={how}"));

@@ -274,6 +274,13 @@ impl Response {
         self.body.next().await
     }
 
+    /// Polls for the end of the time for the whole request, for a task that waits for something else than the next part. The rest of
+    /// the body is then dropped. It is never ready without [`RequestBuilder::timeout`](super::RequestBuilder::timeout) or
+    /// [`ClientBuilder::timeout`](super::ClientBuilder::timeout).
+    pub fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        if self.body.is_late(cx) { Poll::Ready(self.body.timed_out()) } else { Poll::Pending }
+    }
+
     /// Returns the trailers. There are none before the end of the body.
     pub fn trailers(&self) -> Vec<(HeaderName, HeaderValue)> {
         self.body.trailers()
@@ -392,7 +399,7 @@ impl Body {
             AnswerBody::Parts(body) => Pin::new(body).poll_next(cx),
         };
         if part.is_pending() && self.is_late(cx) {
-            return Poll::Ready(Some(Err(Error::new(Kind::TimedOut, Some(&self.url)))));
+            return Poll::Ready(Some(Err(self.timed_out())));
         }
         if let Poll::Ready(part) = &part {
             self.figures.take(part.as_ref().map_or(0, |part| part.as_ref().map_or(0, Bytes::len)));
@@ -408,6 +415,10 @@ impl Body {
             return Poll::Ready(Err(Kind::TimedOut));
         }
         whole.map_err(|error| if error == BodyError::TooLarge { Kind::TooLarge(most) } else { Kind::Body(error) })
+    }
+
+    fn timed_out(&self) -> Error {
+        Error::new(Kind::TimedOut, Some(&self.url))
     }
 
     /// Returns true if the time for the whole request has passed, and then drops the body.
