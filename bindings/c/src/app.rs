@@ -1,7 +1,8 @@
 //! Apps: routes, files and settings, before a server exists.
 
+use crate::current::{Handler, call};
 use crate::handles::{Kind, Table};
-use crate::request::{Data, Handler, call, highwire_handler};
+use crate::request::{Data, highwire_handler};
 use crate::result::{
     Failed, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_WRONG_STATE, failed, give, guarded, highwire_result, null, text,
 };

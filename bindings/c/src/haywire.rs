@@ -7,9 +7,10 @@
 mod heads;
 mod settings;
 
+use crate::current::{Handler, handle_of_current, with_request};
 use crate::deferred;
 use crate::log::complain;
-use crate::request::{Data, Handler, handle_of_current, with_request};
+use crate::request::Data;
 use crate::response::{Draft, answer, answer_here, answer_with};
 use crate::result::guarded;
 use bytes::Bytes;
@@ -330,7 +331,7 @@ fn call(
         body: BodyUse::Whole,
         defers: false,
     };
-    crate::request::call(&handler, request)
+    crate::current::call(&handler, request)
 }
 
 /// The program's handler, for [`inner`].
@@ -380,7 +381,7 @@ unsafe extern "C" fn inner(handle: u64, data: *mut c_void) {
     CALL.set(call.previous);
     if !call.is_over {
         // The program sends it later, also from another thread, which needs the deferred request.
-        let _ = crate::request::defer(handle);
+        let _ = crate::current::defer(handle);
         lock(&LEFT).insert(handle, std::mem::take(&mut call.making));
     }
     if let Some((completed, data)) = call.completed.take() {
@@ -617,8 +618,10 @@ pub unsafe extern "C" fn hw_print_body(request: *mut http_request) {
 mod tests {
     use super::*;
 
+    /// # Safety
+    /// `calls` points to a cell.
     unsafe extern "C" fn count(calls: *mut c_void) {
-        // SAFETY: the tests pass a cell that lives long enough.
+        // SAFETY: as the caller promises.
         let calls = unsafe { &*calls.cast::<Cell<u32>>() };
         calls.set(calls.get() + 1);
     }

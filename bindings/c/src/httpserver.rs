@@ -11,9 +11,10 @@ mod connections;
 pub mod responses;
 pub mod server;
 
+use crate::current::defer;
 use crate::deferred::Deferred;
 use crate::receive;
-use crate::request::{any_part, defer, highwire_string};
+use crate::request::{any_part, highwire_string};
 use crate::result::guarded;
 use connections::{Chunks, Connection, with_connection};
 use highwire::Request;

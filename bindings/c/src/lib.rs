@@ -16,6 +16,7 @@ pub mod app;
 mod backlog;
 pub mod calls;
 pub mod client;
+mod current;
 pub mod deferred;
 pub mod embed;
 pub mod files;

@@ -1,6 +1,7 @@
 //! Request bodies in parts. They belong to their worker, so only its thread may ask for a part.
 
-use crate::request::{Data, defer, highwire_request};
+use crate::current::defer;
+use crate::request::{Data, highwire_request};
 use crate::result::{
     HIGHWIRE_GONE, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD, failed, guarded, highwire_result,
 };

@@ -1,23 +1,16 @@
-//! Requests as a program's handler sees them.
-//!
-//! While a handler runs, its request is borrowed from the connection. `Current` is on the stack of the call, and a cell of
-//! the thread points to it, so that reading and answering a request costs no table and no copy. Calls may nest, because a
-//! handler may run a turn of another loop, so each `Current` knows the one around it.
+//! Requests as a program's handler sees them: the functions that read them.
 
-use crate::deferred::{self, Deferred};
+use crate::current::{Current, defer, deferred_request, handle_of_current, with_current};
+use crate::deferred::Deferred;
 use crate::result::{
-    Failed, HIGHWIRE_INVALID_HANDLE, HIGHWIRE_NOT_FOUND, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, failed, give, guarded,
+    Failed, HIGHWIRE_GONE, HIGHWIRE_NOT_FOUND, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, failed, give, guarded,
     highwire_result, text,
 };
-use bytes::Bytes;
-use highwire::{BodyUse, Peer, Request, Response};
+use highwire::{BodyUse, Peer, Request};
 use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::ffi::{c_char, c_void};
 use std::ptr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A request: a number that is never used again.
 pub type highwire_request = u64;
@@ -55,158 +48,6 @@ unsafe impl Send for Data {}
 // SAFETY: as above.
 unsafe impl Sync for Data {}
 
-/// A handler of the program.
-#[derive(Clone, Copy)]
-pub(crate) struct Handler {
-    pub(crate) function: unsafe extern "C" fn(highwire_request, *mut c_void),
-    pub(crate) data: Data,
-    pub(crate) body: BodyUse,
-    /// True if each request is deferred before the function is called.
-    pub(crate) defers: bool,
-}
-
-/// The request whose handler runs.
-pub(crate) struct Current {
-    handle: u64,
-    /// The request, whose lifetime ends after the call.
-    request: *mut Request<'static>,
-    pub(crate) answer: Option<Response>,
-    /// The request's copy, if it was deferred.
-    pub(crate) deferred: Option<Arc<Deferred>>,
-    body_use: BodyUse,
-    /// The whole body, after it was taken from the request.
-    body: Option<Bytes>,
-    /// Decoded values that were given to the handler.
-    decoded: Vec<Box<str>>,
-    previous: *mut Current,
-}
-
-thread_local! {
-    static CURRENT: Cell<*mut Current> = const { Cell::new(ptr::null_mut()) };
-    /// The next number of a request, and the end of this thread's numbers.
-    static NUMBERS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
-}
-
-/// The kind of these handles: see [`handles`](crate::handles).
-const KIND: u64 = (crate::handles::Kind::Request as u64) << 56;
-
-/// The numbers that a thread takes at a time.
-const BLOCK: u64 = 1 << 16;
-
-fn next_number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NUMBERS.with(|numbers| {
-        let (mut next, mut end) = numbers.get();
-        if next == end {
-            next = NEXT.fetch_add(BLOCK, Ordering::Relaxed);
-            end = next + BLOCK;
-        }
-        numbers.set((next + 1, end));
-        KIND | (next & ((1 << 56) - 1))
-    })
-}
-
-/// Calls the program's handler for a request. Returns the answer, or `None` if the request was deferred.
-pub(crate) fn call(handler: &Handler, request: &mut Request<'_>) -> Option<Response> {
-    let mut current = Current {
-        handle: next_number(),
-        request: ptr::from_mut(request).cast(),
-        answer: None,
-        deferred: None,
-        body_use: handler.body,
-        body: None,
-        decoded: Vec::new(),
-        previous: CURRENT.get(),
-    };
-    if handler.defers
-        && let Err(response) = current.defer()
-    {
-        return Some(response);
-    }
-    let handle = current.handle;
-    let place = &raw mut current;
-    CURRENT.set(place);
-    // SAFETY: the program has given the function as one of this type. It is C's and does not unwind.
-    unsafe { (handler.function)(handle, handler.data.0) };
-    // SAFETY: `place` points to `current`, which nothing else uses now.
-    let current = unsafe { &mut *place };
-    CURRENT.set(current.previous);
-    if current.answer.is_none() && current.deferred.is_none() {
-        // The program will answer later on this thread.
-        if let Err(response) = current.defer() {
-            return Some(response);
-        }
-    }
-    current.answer.take()
-}
-
-impl Current {
-    fn request(&mut self) -> &mut Request<'static> {
-        // SAFETY: the request lives until `call` returns, and `CURRENT` names this value only until then. The reference is
-        // not given to anything that lives longer.
-        unsafe { &mut *self.request }
-    }
-
-    /// Makes the request one that can be answered later.
-    fn defer(&mut self) -> Result<Arc<Deferred>, Response> {
-        if let Some(deferred) = &self.deferred {
-            return Ok(deferred.clone());
-        }
-        let (handle, body_use, body) = (self.handle, self.body_use, self.body.take());
-        let deferred = deferred::keep(handle, self.request(), body_use, body)?;
-        self.deferred = Some(deferred.clone());
-        Ok(deferred)
-    }
-
-    /// Takes the whole body from the request, if the route has one and it was not taken.
-    fn take_body(&mut self) {
-        if self.deferred.is_none() && self.body.is_none() && self.body_use == BodyUse::Whole {
-            self.body = self.request().take_body().ok();
-        }
-    }
-
-    fn body(&mut self) -> Bytes {
-        self.take_body();
-        match &self.deferred {
-            Some(deferred) => deferred.body.clone(),
-            None => self.body.clone().unwrap_or_default(),
-        }
-    }
-}
-
-/// Calls `act` with the current request of this thread that has this handle, if there is one. `act` must not call the
-/// program.
-pub(crate) fn with_current<R>(handle: u64, act: impl FnOnce(&mut Current) -> R) -> Option<R> {
-    let mut place = CURRENT.get();
-    while !place.is_null() {
-        // SAFETY: the cell and each `previous` point to values of calls that have not returned. Nothing else refers to them
-        // while `act` runs, because `act` does not call the program.
-        let current = unsafe { &mut *place };
-        if current.handle == handle {
-            return Some(act(current));
-        }
-        place = current.previous;
-    }
-    None
-}
-
-/// Calls `act` with the request whose handler runs on this thread, and its whole body. `act` must not call the program. The
-/// bytes of both live until the handler returns.
-pub(crate) fn with_request<R>(handle: u64, act: impl FnOnce(&Request<'_>, &[u8]) -> R) -> Option<R> {
-    with_current(handle, |current| {
-        current.take_body();
-        // SAFETY: as in `Current::request`. No other reference to it exists while `act` runs.
-        let request = unsafe { &*current.request };
-        let kept = current.deferred.as_ref().map(|deferred| &deferred.body);
-        act(request, kept.or(current.body.as_ref()).map_or(&[], |body| body))
-    })
-}
-
-/// Calls `act` with the request whose handler runs on this thread. `act` must not call the program.
-pub(crate) fn with_request_mut<R>(handle: u64, act: impl FnOnce(&mut Request<'_>) -> R) -> Option<R> {
-    with_current(handle, |current| act(current.request()))
-}
-
 /// Returns a method, a target, or another part of a request.
 pub(crate) fn any_part<R>(
     handle: u64,
@@ -214,26 +55,6 @@ pub(crate) fn any_part<R>(
     kept: impl FnOnce(&Deferred) -> Option<R>,
 ) -> Option<R> {
     part(handle, |current| borrowed(current.request()), kept).ok()
-}
-
-/// Returns true if the handler of a request runs on this thread.
-pub(crate) fn handle_of_current(handle: u64) -> bool {
-    with_current(handle, |_| ()).is_some()
-}
-
-/// Returns a deferred request by its handle, which `with_current` did not find.
-pub(crate) fn deferred_request(handle: u64) -> Result<Arc<Deferred>, Failed> {
-    deferred::get(handle).ok_or((HIGHWIRE_INVALID_HANDLE, format!("{handle:#x} is not a request, or it was answered")))
-}
-
-/// Returns the deferred request of a handle, and defers it first if its handler runs on this thread.
-pub(crate) fn defer(handle: u64) -> Result<Arc<Deferred>, Failed> {
-    match with_current(handle, |current| if current.answer.is_some() { None } else { Some(current.defer()) }) {
-        Some(None) => failed(HIGHWIRE_WRONG_STATE, "the request was answered already"),
-        Some(Some(Ok(deferred))) => Ok(deferred),
-        Some(Some(Err(_))) => failed(HIGHWIRE_WRONG_STATE, "the request cannot be answered later"),
-        None => deferred_request(handle),
-    }
 }
 
 /// Finds a part of a request: in the borrowed one, or in the copy of a deferred one.
@@ -686,25 +507,12 @@ pub extern "C" fn highwire_request_defer(request: highwire_request) -> highwire_
 /// Returns `HIGHWIRE_OK` if the client still waits for the answer, `HIGHWIRE_GONE` if it is gone or a deadline has passed.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_request_is_wanted(request: highwire_request) -> highwire_result {
-    let mut result = HIGHWIRE_OK;
-    let looked = guarded(|| {
-        if !handle_of_current(request) {
-            let deferred = deferred_request(request)?;
-            if !deferred.is_wanted() {
-                result = highwire_result::HIGHWIRE_GONE;
-            }
+    guarded(|| {
+        if handle_of_current(request) || deferred_request(request)?.is_wanted() {
+            return Ok(());
         }
-        Ok(())
-    });
-    if looked == HIGHWIRE_OK { result } else { looked }
-}
-
-impl Current {
-    /// Keeps a decoded value until the handler returns.
-    fn keep(&mut self, value: String) -> highwire_string {
-        self.decoded.push(value.into_boxed_str());
-        self.decoded.last().map_or(highwire_string::NONE, |value| highwire_string::of(value.as_bytes()))
-    }
+        failed(HIGHWIRE_GONE, "the client is gone, or a time limit has passed")
+    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Responses: made piece by piece or at once, and given to their request.
 
+use crate::current::with_current;
 use crate::deferred;
 use crate::handles::{Kind, Table};
-use crate::request::{highwire_request, with_current};
+use crate::request::highwire_request;
 use crate::result::{
     Failed, HIGHWIRE_GONE, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_INVALID_HANDLE, HIGHWIRE_WRONG_STATE, bytes, failed,
     give, guarded, highwire_result, text,

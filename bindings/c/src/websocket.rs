@@ -6,8 +6,9 @@
 
 use crate::backlog::Backlog;
 use crate::calls::{self, highwire_call};
+use crate::current::with_request_mut;
 use crate::handles::{Kind, Table};
-use crate::request::{Data, highwire_request, with_request_mut};
+use crate::request::{Data, highwire_request};
 use crate::response;
 use crate::result::{
     Failed, HIGHWIRE_AGAIN, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD, bytes, failed,
@@ -415,7 +416,7 @@ pub unsafe extern "C" fn highwire_respond_websocket(
         let settings = unsafe { Settings::of(settings) }?;
         let Some(upgrade) = with_request_mut(request, WebSocketUpgrade::from_request) else {
             // It may be one that was deferred, or none.
-            crate::request::deferred_request(request)?;
+            crate::current::deferred_request(request)?;
             return failed(HIGHWIRE_WRONG_STATE, "a WebSocket is opened in the request's handler");
         };
         let upgrade = match upgrade {

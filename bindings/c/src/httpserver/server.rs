@@ -2,10 +2,11 @@
 
 use super::connections::{begin, call_back};
 use super::{RequestCallback, http_server_s};
+use crate::current::{Handler, defer, with_request_mut};
 use crate::embed::{self, highwire_loop};
 use crate::log::complain;
 use crate::receive;
-use crate::request::{Data, Handler, defer, with_request_mut};
+use crate::request::Data;
 use crate::response::{Draft, answer};
 use crate::result::{Failed, HIGHWIRE_SYSTEM, engine, guarded};
 use bytes::Bytes;
@@ -266,7 +267,7 @@ fn listen(server: &Rc<Server>, address: &str) -> Result<(), Failed> {
             body: BodyUse::Parts,
             defers: false,
         };
-        crate::request::call(&handler, request)
+        crate::current::call(&handler, request)
     });
     let app = App::new().fallback(handler).configure(|config| {
         config.workers = 1;
