@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The result of a call. Everything but `HIGHWIRE_OK` is an error, or for `HIGHWIRE_AGAIN` and `HIGHWIRE_NOT_FOUND` a
@@ -59,6 +60,8 @@ pub(crate) fn failed<T>(code: highwire_result, text: impl Into<String>) -> Resul
 impl From<highwire::Error> for highwire_result {
     fn from(error: highwire::Error) -> highwire_result {
         match error {
+            // For example an address without a port.
+            highwire::Error::System(error) if error.kind() == ErrorKind::InvalidInput => HIGHWIRE_INVALID_ARGUMENT,
             highwire::Error::System(_) => HIGHWIRE_SYSTEM,
             _ => HIGHWIRE_SETTING,
         }

@@ -294,6 +294,41 @@ fn a_handler_calls_an_api() {
 }
 
 #[test]
+fn uploads_are_forwarded_in_parts() {
+    let upload = Running::start(example("upload"));
+    let forward = |url: String| {
+        let mut command = example("forward");
+        command.arg(url);
+        Running::start(command)
+    };
+    let post = |address: &str, length: usize, text: &str| {
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+        exchange_text(connect(address), head + text)
+    };
+    let forwarding = forward(format!("http://{}/upload", upload.address));
+    let long = "x".repeat(20_000_000);
+    for length in [0, 1, 300_000, 20_000_000] {
+        let answer = post(&forwarding.address, length, &long[..length]);
+        assert_eq!(body(&answer), format!("{length} bytes\n"));
+    }
+    // A client that leaves in the middle harms nobody.
+    let mut stream = connect(&forwarding.address);
+    std::io::Write::write_all(&mut stream, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx")
+        .expect("a part");
+    drop(stream);
+    assert_eq!(body(&post(&forwarding.address, 1, "x")), "1 bytes\n");
+    forwarding.terminate();
+    // A server that answers before the end, and one that is not there.
+    let refused = forward(format!("http://{}/nothing", upload.address));
+    assert!(post(&refused.address, 300_000, &long[..300_000]).starts_with("HTTP/1.1 404 "));
+    refused.terminate();
+    upload.terminate();
+    let lonely = forward("http://127.0.0.1:1/".to_string());
+    assert!(post(&lonely.address, 1, "x").starts_with("HTTP/1.1 502 "));
+    lonely.terminate();
+}
+
+#[test]
 fn lines_are_messages_of_a_websocket() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("ws://{}/echo", listener.local_addr().expect("an address"));

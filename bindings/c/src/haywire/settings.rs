@@ -1,5 +1,6 @@
 //! What Haywire's programs say: settings, routes, methods, status lines.
 
+use crate::log::complain;
 use highwire::{Request, StatusCode};
 
 /// The settings of a server.
@@ -30,14 +31,19 @@ impl Settings {
             let line = line.split([';', '#']).next().unwrap_or_default();
             let Some((key, value)) = line.split_once(['=', ':']) else { continue };
             let (key, value) = (key.trim(), value.trim());
-            let number = value.parse().unwrap_or(0);
+            let number = || {
+                value.parse().unwrap_or_else(|_| {
+                    complain("haywire", format_args!("{key}: {value:?} is not a number, so it is 0"));
+                    0
+                })
+            };
             match key.strip_prefix("http_").unwrap_or(key) {
                 "listen_address" => settings.address = value.to_string(),
-                "listen_port" => settings.port = number,
-                "thread_count" => settings.threads = number,
+                "listen_port" => settings.port = number(),
+                "thread_count" => settings.threads = number(),
                 "balancer" => settings.balancer = value.to_string(),
-                "listen_backlog" => settings.backlog = number,
-                "max_request_size" => settings.most_bytes = number,
+                "listen_backlog" => settings.backlog = number(),
+                "max_request_size" => settings.most_bytes = number(),
                 _ => {}
             }
         }

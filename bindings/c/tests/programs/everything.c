@@ -714,8 +714,13 @@ int main(int argc, char **argv) {
     EXPECT(highwire_app_new(&other), HIGHWIRE_OK);
     EXPECT(highwire_server_new(other, &broken), HIGHWIRE_OK);
     EXPECT(highwire_server_start(broken), HIGHWIRE_SETTING);
+    EXPECT(highwire_server_listen(broken, "127.0.0.1:0"), HIGHWIRE_WRONG_STATE);
     EXPECT(highwire_server_free(broken), HIGHWIRE_OK);
     EXPECT(highwire_server_free(broken), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_app_new(&other), HIGHWIRE_OK);
+    EXPECT(highwire_server_new(other, &broken), HIGHWIRE_OK);
+    EXPECT(highwire_server_listen(broken, "127.0.0.1"), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_server_free(broken), HIGHWIRE_OK);
 
     EXPECT(highwire_app_new(&app), HIGHWIRE_OK);
     EXPECT(highwire_app_route(app, "GET", "no-slash", HIGHWIRE_BODY_NONE, show, NULL), HIGHWIRE_INVALID_ARGUMENT);
