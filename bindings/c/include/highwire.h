@@ -79,7 +79,8 @@ typedef enum highwire_option {
     HIGHWIRE_HTTP2_CLEARTEXT = 7,
     // 1 offers HTTP/2 under TLS; the default.
     HIGHWIRE_HTTP2_TLS = 8,
-    // The most bytes that are held for all clients, at least 65,536. By default, half of the memory that the process may use.
+    // The most bytes that are held for all clients, at least 65,536. By default, half of the memory that
+    // the process may use, or a quarter below 128 MiB.
     HIGHWIRE_MEMORY = 9,
     // The most open connections. By default, the limit of descriptors minus 32.
     HIGHWIRE_CONNECTIONS = 10,

@@ -264,10 +264,8 @@ pub unsafe extern "C" fn highwire_call_on_part(
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_call_free(call: highwire_call) -> highwire_result {
     guarded(|| {
-        let taken = take(call)?;
-        let _ = CALLS.remove(call);
-        drop(taken);
-        Ok(())
+        drop(take(call)?);
+        CALLS.remove(call).map(drop)
     })
 }
 
@@ -429,10 +427,9 @@ fn send(call: highwire_call, receiver: Receiver) -> Result<(), Failed> {
 }
 
 /// Makes a call the opening handshake of a WebSocket.
-pub(crate) fn take_websocket(call: highwire_call) -> Result<(Place, Connect), Failed> {
-    let (taken, _) = take(call)?;
-    let _ = CALLS.remove(call);
-    let call = taken;
+pub(crate) fn take_websocket(handle: highwire_call) -> Result<(Place, Connect), Failed> {
+    let (call, _) = take(handle)?;
+    let _ = CALLS.remove(handle);
     let has_body = !matches!(&call.body, Upload::Bytes(bytes) if bytes.is_empty());
     if call.method != Method::GET || has_body || call.on_part.is_some() {
         return failed(
