@@ -91,6 +91,14 @@ fn ask_for_everything(running: Running, what: &str) -> String {
         // To a handler that answers before it has read the body.
         ("path=/nowhere&upload=any", "HIGHWIRE_OK 404 11  nothing of that name 0"),
         ("path=/upload&upload=any&cancel=now", "HIGHWIRE_GONE 0 0   0"),
+        // Over HTTP/2.
+        ("path=/upload&upload=any&http2=1", "HIGHWIRE_OK 200 20  8192000 HIGHWIRE_OK 0"),
+        ("path=/upload&upload=long&http2=1", "HIGHWIRE_OK 200 20  8192000 HIGHWIRE_OK 0"),
+        ("path=/upload&upload=short&http2=1", "HIGHWIRE_FAILED 0 0   0"),
+        ("path=/upload&upload=cut&http2=1", "HIGHWIRE_FAILED 0 0   0"),
+        ("path=/nowhere&upload=any&http2=1", "HIGHWIRE_OK 404 20  nothing of that name 0"),
+        ("path=/upload&upload=any&cancel=now&http2=1", "HIGHWIRE_GONE 0 0   0"),
+        ("path=/big&parts=paused&http2=1", "HIGHWIRE_OK 200 20   8192000"),
     ] {
         assert_eq!(body(&get(&address, &format!("/call?{query}"))), expected, "{what}: {query}");
     }
@@ -105,8 +113,10 @@ fn ask_for_everything(running: Running, what: &str) -> String {
     }
     let ended = get(&address, "/call?path=/big&parts=1");
     assert!(body(&ended).starts_with("HIGHWIRE_GONE 0 0   "), "{what}: {ended}");
-    let ended = get(&address, "/call?path=/big&parts=cancelled");
-    assert!(body(&ended).starts_with("HIGHWIRE_GONE 0 0   "), "{what}: {ended}");
+    for query in ["", "&http2=1"] {
+        let ended = get(&address, &format!("/call?path=/big&parts=cancelled{query}"));
+        assert!(body(&ended).starts_with("HIGHWIRE_GONE 0 0   "), "{what}: {ended}");
+    }
     // The time goes on in a pause.
     let ended = get(&address, "/call?path=/big&parts=stays&hurry=2");
     assert!(body(&ended).starts_with("HIGHWIRE_TIMED_OUT 0 0   "), "{what}: {ended}");

@@ -340,6 +340,9 @@ static void open_socket(highwire_request request, void *data) {
 /* Calls to other servers, which are this one. */
 static highwire_client client;
 
+/* Its connections are HTTP/2. */
+static highwire_client client2;
+
 struct called {
     highwire_request request;
     highwire_call call;
@@ -467,7 +470,8 @@ static void call(highwire_request request, void *data) {
     EXPECT(highwire_call_new(client, "G T", url, &call), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_call_new(client, "GET", url, NULL), HIGHWIRE_NULL);
     EXPECT(highwire_call_new(request, "GET", url, &call), HIGHWIRE_INVALID_HANDLE);
-    EXPECT(highwire_call_new(client, "POST", url, &call), HIGHWIRE_OK);
+    int has_http2 = highwire_request_query_param(request, "http2", &value) == HIGHWIRE_OK;
+    EXPECT(highwire_call_new(has_http2 ? client2 : client, "POST", url, &call), HIGHWIRE_OK);
     EXPECT(highwire_call_header(call, "X Y", "a"), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_call_header(call, "X-Y", "a\r\nb: c"), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_call_header(call, "X-Y", "a"), HIGHWIRE_OK);
@@ -538,9 +542,6 @@ static void relaying(highwire_websocket socket, int32_t event, uint32_t code, co
         pthread_mutex_unlock(&relay->lock);
     }
 }
-
-/* Its connections are HTTP/2. */
-static highwire_client client2;
 
 static void open_relay(highwire_client client, const char *url, struct relay *relay) {
     const struct highwire_websocket_settings settings = {"c", NULL, 1000000, 60000, 1};
