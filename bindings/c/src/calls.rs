@@ -7,7 +7,7 @@ use crate::request::Data;
 use crate::response::field;
 use crate::result::{
     Failed, HIGHWIRE_GONE, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD, bytes, failed, give,
-    guarded, highwire_result, null, text,
+    guarded, guarded_task, highwire_result, null, text,
 };
 use crate::stream::{self, Reading, highwire_stream, highwire_stream_callback};
 use bytes::Bytes;
@@ -349,7 +349,7 @@ impl Drop for Promise {
 /// Runs a call on its worker, until it ends or is cancelled.
 async fn run(client: Client, call: Call, entry: Arc<Mutex<Entry>>, mut promise: Promise) {
     let result = {
-        let mut asked = pin!(ask(client, call, &entry));
+        let mut asked = pin!(guarded_task(ask(client, call, &entry)));
         poll_fn(|cx| match poll_cancelled(&entry, cx) {
             Poll::Ready(()) => Poll::Ready(failed(HIGHWIRE_GONE, "the program has cancelled the call")),
             Poll::Pending => asked.as_mut().poll(cx),

@@ -2,8 +2,11 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
+use std::future::poll_fn;
 use std::io::ErrorKind;
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Poll;
 
 /// The result of a call. Everything but `HIGHWIRE_OK` is an error, or for `HIGHWIRE_AGAIN` and `HIGHWIRE_NOT_FOUND` a
 /// state that the caller may expect. `highwire_last_error` has the details.
@@ -93,8 +96,27 @@ pub(crate) fn guarded(body: impl FnOnce() -> Result<(), Failed>) -> highwire_res
             code
         }
         Err(_) => {
-            keep("the library has panicked");
+            keep(PANICKED);
             HIGHWIRE_INTERNAL
+        }
+    }
+}
+
+const PANICKED: &str = "the library has panicked";
+
+/// Runs a task of the library, as [`guarded`] runs a function, so that the program gets a result.
+pub(crate) async fn guarded_task<T>(task: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+    let mut task = Box::pin(task);
+    let result = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(cx))) {
+        Ok(polled) => polled.map(Some),
+        Err(_) => Poll::Ready(None),
+    });
+    match result.await {
+        Some(result) => result,
+        None => {
+            // Dropping a task that has panicked may panic again, so it is leaked.
+            mem::forget(task);
+            failed(HIGHWIRE_INTERNAL, PANICKED)
         }
     }
 }
@@ -184,4 +206,22 @@ pub(crate) unsafe fn give<T>(place: *mut T, value: T, name: &str) -> Result<(), 
     // SAFETY: the caller promises memory for a `T`, and the pointer is not NULL.
     unsafe { place.write(value) };
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    #[test]
+    fn a_task_that_panics_has_a_result() {
+        let poll = |task: &mut dyn FnMut() -> Poll<Result<u8, Failed>>| {
+            let guarded = pin!(guarded_task(poll_fn(|_| task())));
+            guarded.poll(&mut Context::from_waker(Waker::noop()))
+        };
+        assert_eq!(poll(&mut || Poll::Pending), Poll::Pending);
+        assert_eq!(poll(&mut || Poll::Ready(Ok(7))), Poll::Ready(Ok(7)));
+        assert_eq!(poll(&mut || panic!("a test")), Poll::Ready(failed(HIGHWIRE_INTERNAL, PANICKED)));
+    }
 }
