@@ -407,11 +407,11 @@ static void never(highwire_stream stream, enum highwire_result result, void *dat
     abort();
 }
 
-/* The body of a call: as many parts of 8 KiB as the number of the writer, or 500 and an end that is none. */
+/* The body of a call: 100 parts of 8 KiB, or the beginning of a first one that is cut. */
 static void stream_upload(highwire_call call, int64_t length, int is_cut) {
     struct writer *writer = (struct writer *)malloc(sizeof *writer);
     highwire_stream dropped;
-    writer->left = is_cut ? 500 : 1000;
+    writer->left = 100;
     EXPECT(highwire_call_stream(call, length, write_more, writer, NULL), HIGHWIRE_NULL);
     EXPECT(highwire_call_stream(0, length, write_more, writer, &writer->stream), HIGHWIRE_INVALID_HANDLE);
     /* A body that another one replaces. */
@@ -478,7 +478,7 @@ static void call(highwire_request request, void *data) {
     EXPECT(highwire_call_body(call, "body", 4), HIGHWIRE_OK);
     called->call = call;
     if (highwire_request_query_param(request, "upload", &value) == HIGHWIRE_OK)
-        stream_upload(call, value.data[0] == 'l' ? 8192000 : value.data[0] == 's' ? 8191999 : -1, value.data[0] == 'c');
+        stream_upload(call, value.data[0] == 'l' ? 819200 : value.data[0] == 's' ? 819199 : -1, value.data[0] == 'c');
     if (highwire_request_query_param(request, "hurry", &value) == HIGHWIRE_OK)
         EXPECT(highwire_call_timeout(call, value.data[0] == '2' ? 200 : 1000), HIGHWIRE_OK);
     if (highwire_request_query_param(request, "parts", &value) == HIGHWIRE_OK) {
