@@ -205,7 +205,8 @@ typedef uint64_t highwire_call;
 typedef uint64_t highwire_stream;
 
 // Is called on the thread of the worker, or of the call, when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
-// `HIGHWIRE_GONE` when nobody takes the body any more: the peer is gone, or the call that was sent has ended. It is not called after the stream has ended. If another thread
+// `HIGHWIRE_GONE` when the peer has disconnected or the call has ended. A call that is never sent does not call it, and it is not called
+// after the program has ended the stream. If another thread
 // ends the stream, the callback may still be running, so do not free `data` before it has returned; ending the stream in the
 // callback avoids that.
 typedef void (*highwire_stream_callback)(highwire_stream stream, enum highwire_result result, void *data);
@@ -378,8 +379,9 @@ enum highwire_result highwire_call_on_part(highwire_call call,
 // Frees a call that was not sent.
 enum highwire_result highwire_call_free(highwire_call call);
 
-// Ends a call that was sent, on any thread. Its receiver still gets a result, later: `HIGHWIRE_GONE`, or that of a call that has just
-// ended by itself. No part of the response is given any more, but one may be under way on the call's thread.
+// Ends a call that was sent, on any thread. Its receiver still gets a result, later: `HIGHWIRE_GONE`, or the result of a call that
+// has ended meanwhile. The library gives the program no further part of the response; if this is another thread than the call's, the
+// callback for a part may still be running.
 enum highwire_result highwire_call_cancel(highwire_call call);
 
 // Stops the parts of the response's body, on any thread: after the one that is given now, `highwire_call_on_part`'s callback gets no

@@ -285,8 +285,9 @@ fn tell(call: highwire_call, act: impl FnOnce(&mut Told)) -> highwire_result {
     })
 }
 
-/// Ends a call that was sent, on any thread. Its receiver still gets a result, later: `HIGHWIRE_GONE`, or that of a call that has just
-/// ended by itself. No part of the response is given any more, but one may be under way on the call's thread.
+/// Ends a call that was sent, on any thread. Its receiver still gets a result, later: `HIGHWIRE_GONE`, or the result of a call that
+/// has ended meanwhile. The library gives the program no further part of the response; if this is another thread than the call's, the
+/// callback for a part may still be running.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_call_cancel(call: highwire_call) -> highwire_result {
     tell(call, |told| told.is_cancelled = true)

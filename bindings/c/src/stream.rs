@@ -25,7 +25,8 @@ use std::task::{Context, Poll, Waker};
 pub type highwire_stream = u64;
 
 /// Is called on the thread of the worker, or of the call, when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
-/// `HIGHWIRE_GONE` when nobody takes the body any more: the peer is gone, or the call that was sent has ended. It is not called after the stream has ended. If another thread
+/// `HIGHWIRE_GONE` when the peer has disconnected or the call has ended. A call that is never sent does not call it, and it is not called
+/// after the program has ended the stream. If another thread
 /// ends the stream, the callback may still be running, so do not free `data` before it has returned; ending the stream in the
 /// callback avoids that.
 pub type highwire_stream_callback =
@@ -94,7 +95,7 @@ impl Reading {
         }
     }
 
-    /// Lets the program be told if nobody takes the body any more.
+    /// Allows the library to tell the program that the connection has dropped the body.
     pub(crate) fn arm(&self) {
         self.writing.lock().is_armed = true;
     }

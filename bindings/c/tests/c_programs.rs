@@ -322,7 +322,7 @@ fn uploads_are_forwarded_in_parts() {
         let answer = post(&forwarding.address, length, &long[..length]);
         assert_eq!(body(&answer), format!("{length} bytes\n"));
     }
-    // A client that leaves in the middle harms nobody.
+    // A client that leaves in the middle does not disturb the next one.
     let mut stream = connect(&forwarding.address);
     std::io::Write::write_all(&mut stream, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx")
         .expect("a part");
