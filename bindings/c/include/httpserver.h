@@ -13,7 +13,8 @@
 extern "C" {
 #endif
 
-/* The knobs. Define them before the first include. Times are in seconds, sizes in bytes. */
+/* The knobs. Define them before the first include. Times are in seconds, sizes in bytes. One that is not positive has its
+ * default. */
 #ifndef HTTP_REQUEST_BUF_SIZE
 #define HTTP_REQUEST_BUF_SIZE 1024 /* Has no effect: buffers grow as needed. */
 #endif
@@ -90,7 +91,8 @@ void *http_request_server_userdata(struct http_request_s *request);
 void http_request_set_userdata(struct http_request_s *request, void *data);
 void *http_request_userdata(struct http_request_s *request);
 
-/* The parts of a request are valid until it is answered. */
+/* The parts of a request are valid until it is answered, also if the client has left: answer each request. A request whose
+ * streamed body or response is cut ends without an answer: the callback that waits for it is not called. */
 struct http_string_s http_request_method(struct http_request_s *request);
 struct http_string_s http_request_target(struct http_request_s *request);
 struct http_string_s http_request_body(struct http_request_s *request);

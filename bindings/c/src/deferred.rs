@@ -5,21 +5,28 @@ use crate::request::{highwire_string, peer_text};
 use bytes::Bytes;
 use highwire::{BodyUse, FromRequest, Reply, Request, Response};
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// A part of the copy, as positions in its text.
 type Part = (u32, u32);
 
-/// A request that is answered later.
-pub(crate) struct Deferred {
+/// A copy of a request's head.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HeadCopy {
     /// The method, the target, the path, the query, the authority, and the names and values of the fields.
-    text: Box<[u8]>,
+    text: Vec<u8>,
     method: Part,
     target: Part,
     path: Part,
     query: Option<Part>,
     authority: Part,
     fields: Vec<(Part, Part)>,
+}
+
+/// A request that is answered later.
+pub(crate) struct Deferred {
+    head: HeadCopy,
     params: Vec<(String, String)>,
     pub(crate) body: Bytes,
     pub(crate) peer: String,
@@ -61,19 +68,10 @@ pub(crate) fn keep(
     if body_use == BodyUse::Parts {
         receive::keep(handle, request.take_parts()?);
     }
-    let mut text = Vec::new();
-    let mut add = |bytes: &[u8]| {
-        let start = text.len() as u32;
-        text.extend_from_slice(bytes);
-        (start, text.len() as u32)
-    };
+    let mut head = HeadCopy::default();
+    head.copy(request);
     let deferred = Deferred {
-        method: add(request.method().as_bytes()),
-        target: add(request.target().as_bytes()),
-        path: add(request.path().as_bytes()),
-        query: request.query().map(|query| add(query.as_bytes())),
-        authority: add(request.authority().as_bytes()),
-        fields: request.headers().map(|(name, value)| (add(name.as_bytes()), add(value))).collect(),
+        head,
         params: request.params().iter().map(|(name, value)| (name.to_string(), value)).collect(),
         body,
         peer: peer_text(request.peer()),
@@ -82,7 +80,6 @@ pub(crate) fn keep(
         body_use,
         reply: Mutex::new(Some(Reply::from_request(request)?)),
         decoded: Mutex::default(),
-        text: text.into(),
     };
     let deferred = Arc::new(deferred);
     map(handle).insert(handle, deferred.clone());
@@ -101,7 +98,30 @@ pub(crate) fn take(handle: u64) -> Option<Reply> {
     deferred.reply.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-impl Deferred {
+impl HeadCopy {
+    /// Copies the head of a request, into the memory of the earlier copy.
+    pub(crate) fn copy(&mut self, request: &Request<'_>) {
+        let text = &mut self.text;
+        text.clear();
+        let mut add = |bytes: &[u8]| {
+            let start = text.len() as u32;
+            text.extend_from_slice(bytes);
+            (start, text.len() as u32)
+        };
+        self.method = add(request.method().as_bytes());
+        self.target = add(request.target().as_bytes());
+        self.path = add(request.path().as_bytes());
+        self.query = request.query().map(|query| add(query.as_bytes()));
+        self.authority = add(request.authority().as_bytes());
+        self.fields.clear();
+        self.fields.extend(request.headers().map(|(name, value)| (add(name.as_bytes()), add(value))));
+    }
+
+    /// Returns the size of its memory in bytes.
+    pub(crate) fn capacity(&self) -> usize {
+        self.text.capacity() + self.fields.capacity() * size_of::<(Part, Part)>()
+    }
+
     fn of(&self, (start, end): Part) -> &[u8] {
         &self.text[start as usize..end as usize]
     }
@@ -139,7 +159,17 @@ impl Deferred {
         let authority = || Some(self.of(self.authority)).filter(|host| !host.is_empty());
         if found.is_none() && name.eq_ignore_ascii_case("host") { authority() } else { found }
     }
+}
 
+/// The parts of the head.
+impl Deref for Deferred {
+    type Target = HeadCopy;
+    fn deref(&self) -> &HeadCopy {
+        &self.head
+    }
+}
+
+impl Deferred {
     pub(crate) fn param(&self, name: &str) -> Option<highwire_string> {
         let found = self.params.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| highwire_string::of(value.as_bytes()))

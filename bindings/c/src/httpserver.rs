@@ -12,12 +12,10 @@ pub mod responses;
 pub mod server;
 
 use crate::current::defer;
-use crate::deferred::Deferred;
+use crate::deferred::HeadCopy;
 use crate::receive;
-use crate::request::{any_part, highwire_string};
 use crate::result::guarded;
 use connections::{Chunks, Connection, with_connection};
-use highwire::Request;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
@@ -38,12 +36,6 @@ impl http_string_s {
     }
 }
 
-impl From<highwire_string> for http_string_s {
-    fn from(string: highwire_string) -> http_string_s {
-        http_string_s { buf: string.data, len: string.length.min(c_int::MAX as usize) as c_int }
-    }
-}
-
 /// A request: the number of its connection.
 pub type http_request_s = c_void;
 /// A server.
@@ -57,40 +49,22 @@ const HTTP_KEEP_ALIVE: c_int = 1;
 const HTTP_CLOSE: c_int = 0;
 const HTTP_FLG_STREAMED: c_int = 1;
 
-/// Returns the handle of the request that a connection answers now.
-fn current(request: *mut http_request_s) -> Option<u64> {
-    with_connection(request, |connection| connection.request)
-}
-
-/// Returns a part of the request that a connection answers now.
-fn text_part(
-    request: *mut http_request_s,
-    borrowed: fn(&Request<'_>) -> http_string_s,
-    kept: fn(&Deferred) -> http_string_s,
-) -> http_string_s {
-    let found = current(request)
-        .and_then(|handle| any_part(handle, |request| Some(borrowed(request)), |deferred| Some(kept(deferred))));
-    found.unwrap_or(http_string_s::NONE)
+/// Returns a part of the head of the request that a connection answers now.
+fn text_part(request: *mut http_request_s, find: fn(&HeadCopy) -> &str) -> http_string_s {
+    let find = |head: &HeadCopy| Some(http_string_s::of(find(head).as_bytes()));
+    with_connection(request, |connection| connection.head(find)).flatten().unwrap_or(http_string_s::NONE)
 }
 
 /// Returns the method.
 #[unsafe(no_mangle)]
 pub extern "C" fn http_request_method(request: *mut http_request_s) -> http_string_s {
-    text_part(
-        request,
-        |request| http_string_s::of(request.method().as_bytes()),
-        |deferred| http_string_s::of(deferred.method().as_bytes()),
-    )
+    text_part(request, HeadCopy::method)
 }
 
 /// Returns the target as it was sent, with the query.
 #[unsafe(no_mangle)]
 pub extern "C" fn http_request_target(request: *mut http_request_s) -> http_string_s {
-    text_part(
-        request,
-        |request| http_string_s::of(request.target().as_bytes()),
-        |deferred| http_string_s::of(deferred.target().as_bytes()),
-    )
+    text_part(request, HeadCopy::target)
 }
 
 /// Returns the whole body, or nothing if there is none or it is streamed.
@@ -124,14 +98,8 @@ pub unsafe extern "C" fn http_request_header(request: *mut http_request_s, key: 
     }
     // SAFETY: as the caller promises.
     let Ok(key) = unsafe { CStr::from_ptr(key) }.to_str() else { return http_string_s::NONE };
-    let found = current(request).and_then(|handle| {
-        any_part(
-            handle,
-            |request| request.header(key).map(http_string_s::of),
-            |deferred| deferred.header(key).map(http_string_s::of),
-        )
-    });
-    found.unwrap_or(http_string_s::NONE)
+    let find = |head: &HeadCopy| head.header(key).map(http_string_s::of);
+    with_connection(request, |connection| connection.head(find)).flatten().unwrap_or(http_string_s::NONE)
 }
 
 /// Gives the next header field. `iter` must be 0 at first. Returns 0 behind the last one.
@@ -151,13 +119,8 @@ pub unsafe extern "C" fn http_request_iterate_headers(
     // SAFETY: as the caller promises.
     let Ok(at) = usize::try_from(unsafe { *iter }) else { return 0 };
     let strings = |(name, value): (&str, &[u8])| (http_string_s::of(name.as_bytes()), http_string_s::of(value));
-    let found = current(request).and_then(|handle| {
-        any_part(
-            handle,
-            |request| request.headers().nth(at).map(strings),
-            |deferred| deferred.headers().nth(at).map(strings),
-        )
-    });
+    let find = |head: &HeadCopy| head.headers().nth(at).map(strings);
+    let found = with_connection(request, |connection| connection.head(find)).flatten();
     let Some((its_key, its_value)) = found else { return 0 };
     // SAFETY: as the caller promises.
     unsafe {
@@ -244,8 +207,11 @@ fn read_chunk(request: *mut http_request_s, callback: unsafe extern "C" fn(*mut 
                 let chunk = match part {
                     Some(Ok(part)) => part,
                     None => bytes::Bytes::new(),
-                    // The client is gone. The engine has dropped its request, and the connection's number ends with it.
-                    Some(Err(error)) => return server::refuse(handle, error.status()),
+                    // The body was cut, so the program is not called back, and will not answer.
+                    Some(Err(error)) => {
+                        connections::answered(number as usize as *mut http_request_s);
+                        return server::refuse(handle, error.status());
+                    }
                 };
                 connections::call_back(number, handle, callback, |connection| connection.chunk = chunk);
             });

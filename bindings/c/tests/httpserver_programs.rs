@@ -71,6 +71,7 @@ fn ask(build: Build, mode: &str, wrapper: &[&str]) {
     assert!(two.is_some() && two < one, "{headers}");
 
     assert_eq!(body(&get(&address, "/later")), "later", "{what}");
+    late_answers_have_the_parts_of_their_own_request(&address, &what);
     assert_eq!(get(&address, "/tick").matches("chunk,").count(), 2, "{what}");
     assert!(get(&address, "/nothing").starts_with("HTTP/1.1 404 "), "{what}");
     assert!(get(&address, "/free").starts_with("HTTP/1.1 500 "), "{what}");
@@ -129,6 +130,39 @@ fn ask(build: Build, mode: &str, wrapper: &[&str]) {
     let _ = child.stderr.take().expect("a pipe").read_to_string(&mut said);
     assert!(child.wait().expect("a status").success(), "{what}: {said}");
     assert!(!said.contains("Sanitizer") && !said.contains("=="), "{what}: {said}");
+}
+
+/// The program keeps the parts of each request that its handler was given, and answers with them 20 ms later. Meanwhile
+/// others send requests, on this connection and on other ones, and clients leave.
+fn late_answers_have_the_parts_of_their_own_request(address: &str, what: &str) {
+    let request = |target: &str, token: &str, body: &str| {
+        let (method, length) = if body.is_empty() { ("GET", 0) } else { ("POST", body.len()) };
+        let head = format!("{method} /later?{target} HTTP/1.1\r\nHost: a\r\nX-Token: {token}\r\n");
+        head + &format!("Content-Length: {length}\r\n\r\n{body}")
+    };
+    let expected = |target: &str, token: &str, body: &str| format!("/later?{target}|{token}|{body}");
+    let mut clients: Vec<_> = (0..12).map(|_| Http1::new(connect(address))).collect();
+    for round in 0..3 {
+        // These leave at once, so that others get their slots while the program holds their parts.
+        for number in 0..4 {
+            let text = request(&format!("gone-{round}-{number}"), "gone", "");
+            connect(address).write_all(text.as_bytes()).expect("a request");
+        }
+        let asked =
+            |client: usize| (format!("{client}-{round}"), char::from(b'a' + client as u8).to_string().repeat(4));
+        for (number, client) in clients.iter_mut().enumerate() {
+            let (target, token) = asked(number);
+            // The second one arrives while the first one waits.
+            let both = request(&target, &token, "") + &request("the-next-one-whose-target-is-longer", "next", "body");
+            client.send(both.as_bytes()).expect(what);
+        }
+        for (number, client) in clients.iter_mut().enumerate() {
+            let (target, token) = asked(number);
+            assert_eq!(client.response().expect(what).text(), expected(&target, &token, ""), "{what}");
+            let next = expected("the-next-one-whose-target-is-longer", "next", "body");
+            assert_eq!(client.response().expect(what).text(), next, "{what}");
+        }
+    }
 }
 
 #[test]

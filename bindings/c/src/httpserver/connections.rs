@@ -2,6 +2,8 @@
 
 use super::server::Server;
 use super::{RequestCallback, http_request_s};
+use crate::deferred::HeadCopy;
+use crate::request::any_part;
 use crate::response::LateTrailers;
 use crate::stream::highwire_stream;
 use bytes::Bytes;
@@ -28,6 +30,8 @@ pub(super) struct Connection {
     pub(super) request: u64,
     /// The value of the program, which lives as long as the connection.
     pub(super) userdata: *mut c_void,
+    /// A copy of the request's head, from the moment at which the program asks for a part of it.
+    head: Option<Box<HeadCopy>>,
     pub(super) body: Bytes,
     pub(super) chunk: Bytes,
     /// The body as a chunk, if it is not streamed.
@@ -39,9 +43,53 @@ pub(super) struct Connection {
     pub(super) waits_for_room: RequestCallback,
     /// Runs callbacks on the connection's worker, also for calls between its turns.
     pub(super) spawner: Option<Spawner>,
+    /// True until the program has answered the request. The parts of the request that it was given live until then, also if
+    /// the client has left.
+    awaits_answer: bool,
+    /// True if another connection has its slot.
+    has_ended: bool,
 }
 
+/// The most copies of heads that a thread keeps for further requests, and the most bytes of each.
+const SPARE_HEADS: usize = 64;
+const SPARE_HEAD_BYTES: usize = 4096;
+
 impl Connection {
+    /// Calls `find` with a copy of the request's head. The copy does not move or change until the program has answered the
+    /// request: what `find` returns may point into it.
+    pub(super) fn head<R>(&mut self, find: impl FnOnce(&HeadCopy) -> Option<R>) -> Option<R> {
+        if self.head.is_none() {
+            let spare = SPARE_HEADS_HERE.with_borrow_mut(Vec::pop).unwrap_or_default();
+            let copy = RefCell::new(spare);
+            any_part(
+                self.request,
+                |request| {
+                    copy.borrow_mut().copy(request);
+                    Some(())
+                },
+                |deferred| {
+                    **copy.borrow_mut() = HeadCopy::clone(deferred);
+                    Some(())
+                },
+            )?;
+            self.head = Some(copy.into_inner());
+        }
+        find(self.head.as_ref()?)
+    }
+
+    /// Records that the program has answered the request, and frees the parts of it.
+    fn answered(&mut self) {
+        self.awaits_answer = false;
+        self.free();
+        if let Some(head) = self.head.take().filter(|head| head.capacity() <= SPARE_HEAD_BYTES) {
+            SPARE_HEADS_HERE.with_borrow_mut(|spare| {
+                if spare.len() < SPARE_HEADS {
+                    spare.push(head);
+                }
+            });
+        }
+    }
+
     /// Frees the body of the request.
     pub(super) fn free(&mut self) {
         (self.body, self.chunk) = (Bytes::new(), Bytes::new());
@@ -61,6 +109,8 @@ struct Connections {
 
 thread_local! {
     static CONNECTIONS: RefCell<Connections> = RefCell::default();
+    #[expect(clippy::vec_box, reason = "the program has pointers into the copies, so they do not move")]
+    static SPARE_HEADS_HERE: RefCell<Vec<Box<HeadCopy>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Bit 63 is set, so that no number is NULL. A server's number has 13 bits, a generation 24, a slot 26.
@@ -75,12 +125,22 @@ fn number(server: u32, id: SocketId) -> u64 {
 pub(super) fn begin(server: &Rc<Server>, id: SocketId, request: u64, whole_chunk: Option<Bytes>) -> u64 {
     let number = number(server.number, id);
     let ended = CONNECTIONS.with_borrow_mut(|connections| {
-        let before = connections.by_slot.insert((server.number, id.index), number);
-        let ended = before.filter(|before| *before != number).and_then(|before| connections.by_number.remove(&before));
+        let before = connections.by_slot.insert((server.number, id.index), number).filter(|before| *before != number);
+        let ended = before.and_then(|before| {
+            let ended = connections.by_number.get_mut(&before)?;
+            ended.has_ended = true;
+            if ended.awaits_answer {
+                // The program may still read the request, whose copy is made before the engine's is dropped.
+                ended.head(|_| Some(()));
+                return Some((ended.request, None));
+            }
+            connections.by_number.remove(&before).map(|ended| (ended.request, Some(ended)))
+        });
         let connection = connections.by_number.entry(number).or_insert_with(|| Connection {
             server: server.clone(),
             request,
             userdata: ptr::null_mut(),
+            head: None,
             body: Bytes::new(),
             chunk: Bytes::new(),
             whole_chunk: None,
@@ -88,20 +148,37 @@ pub(super) fn begin(server: &Rc<Server>, id: SocketId, request: u64, whole_chunk
             stream: None,
             waits_for_room: None,
             spawner: Spawner::here(),
+            awaits_answer: true,
+            has_ended: false,
         });
-        connection.request = request;
+        connection.answered();
+        (connection.request, connection.awaits_answer) = (request, true);
         connection.body = whole_chunk.clone().unwrap_or_default();
-        (connection.chunk, connection.whole_chunk) = (Bytes::new(), whole_chunk);
+        connection.whole_chunk = whole_chunk;
         (connection.closes, connection.waits_for_room) = (false, None);
         let stream = connection.stream.take();
         (ended, stream)
     });
-    if let (Some(ended), _) = &ended {
+    if let (Some((request, _)), _) = &ended {
         // The program may still answer the earlier connection's request, whose client is gone.
-        drop(crate::deferred::take(ended.request));
+        drop(crate::deferred::take(*request));
     }
     drop(ended);
     number
+}
+
+/// Records that the program has answered the request of a pointer.
+pub(super) fn answered(request: *mut http_request_s) {
+    let number = request as usize as u64;
+    // At the end of the thread there are no connections.
+    let _ = CONNECTIONS.try_with(|connections| {
+        let mut connections = connections.borrow_mut();
+        let Some(connection) = connections.by_number.get_mut(&number) else { return };
+        connection.answered();
+        if connection.has_ended {
+            connections.by_number.remove(&number);
+        }
+    });
 }
 
 /// Calls `act` with the connection of a pointer, if there is one. `act` must not call the program.

@@ -1,6 +1,6 @@
 //! Responses of the program, and how they are sent: at once, or in chunks.
 
-use super::connections::{call_back, with_connection};
+use super::connections::{answered, call_back, with_connection};
 use super::{RequestCallback, http_request_s, http_response_s};
 use crate::request::Data;
 use crate::response::{self, Draft, LateTrailers, answer};
@@ -145,8 +145,9 @@ pub unsafe extern "C" fn http_respond(request: *mut http_request_s, response: *m
         // SAFETY: as the caller promises.
         let (mut draft, body) = unsafe { (making.draft(closes), making.body()) };
         draft.set_body(Bytes::copy_from_slice(body));
-        with_connection(request, |connection| connection.free());
-        answer(handle, draft)
+        let result = answer(handle, draft);
+        answered(request);
+        result
     });
 }
 
@@ -206,11 +207,14 @@ unsafe extern "C" fn has_room(stream: highwire_stream, result: highwire_result, 
     let request: *mut http_request_s = data;
     if result != HIGHWIRE_OK {
         highwire_stream_abort(stream);
-        with_connection(request, |connection| {
-            if connection.stream.as_ref().is_some_and(|(its, _)| *its == stream) {
-                connection.stream = None;
-            }
+        let was_waiting = with_connection(request, |connection| {
+            connection.stream.take_if(|(its, _)| *its == stream);
+            connection.waits_for_room.take().is_some()
         });
+        if was_waiting == Some(true) {
+            // The program is not called back, and will not end the response.
+            answered(request);
+        }
         return;
     }
     let waiting = with_connection(request, |connection| {
@@ -231,7 +235,11 @@ pub unsafe extern "C" fn http_respond_chunk_end(request: *mut http_request_s, re
     guarded(|| {
         let Some(making) = take(response) else { return Ok(()) };
         let stream = with_connection(request, |connection| connection.stream.take());
-        let Some(Some((stream, trailers))) = stream else { return Ok(()) };
+        let Some(Some((stream, trailers))) = stream else {
+            // The client is gone.
+            answered(request);
+            return Ok(());
+        };
         let mut all = trailers.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: as the caller promises.
         for (key, value) in unsafe { making.fields() } {
@@ -239,6 +247,7 @@ pub unsafe extern "C" fn http_respond_chunk_end(request: *mut http_request_s, re
         }
         drop(all);
         highwire_stream_end(stream);
+        answered(request);
         Ok(())
     });
 }

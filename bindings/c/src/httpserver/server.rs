@@ -39,6 +39,34 @@ const DEFAULTS: http_server_knobs = http_server_knobs {
     max_request_buf_size: 8 << 20,
 };
 
+impl http_server_knobs {
+    /// Returns the knobs with the default in place of each that is not positive: 0 would turn a timeout off.
+    fn positive(self) -> http_server_knobs {
+        fn or<T: PartialOrd + Default + std::fmt::Display>(name: &str, value: T, default: T) -> T {
+            if value > T::default() {
+                return value;
+            }
+            complain("httpserver", format_args!("{name} is {value}, which is not positive; using {default}"));
+            default
+        }
+        http_server_knobs {
+            request_timeout: or("HTTP_REQUEST_TIMEOUT", self.request_timeout, DEFAULTS.request_timeout),
+            keep_alive_timeout: or("HTTP_KEEP_ALIVE_TIMEOUT", self.keep_alive_timeout, DEFAULTS.keep_alive_timeout),
+            max_total_est_mem_usage: or(
+                "HTTP_MAX_TOTAL_EST_MEM_USAGE",
+                self.max_total_est_mem_usage,
+                DEFAULTS.max_total_est_mem_usage,
+            ),
+            max_token_length: or("HTTP_MAX_TOKEN_LENGTH", self.max_token_length, DEFAULTS.max_token_length),
+            max_request_buf_size: or(
+                "HTTP_MAX_REQUEST_BUF_SIZE",
+                self.max_request_buf_size,
+                DEFAULTS.max_request_buf_size,
+            ),
+        }
+    }
+}
+
 /// A server.
 pub(super) struct Server {
     pub(super) number: u32,
@@ -112,7 +140,7 @@ pub extern "C" fn http_server_init_with(
         number,
         port,
         handler,
-        knobs,
+        knobs: knobs.positive(),
         userdata: Cell::new(ptr::null_mut()),
         epoll,
         running: Cell::default(),

@@ -40,18 +40,25 @@ struct timer {
     void (*handler)(struct epoll_event *event);
     int descriptor;
     struct http_request_s *request;
+    /* As the handler was given them. */
+    struct http_string_s target, token, body;
 };
 
 static void timer_fired(struct epoll_event *event) {
     struct timer *timer = (struct timer *)event->data.ptr;
     close(timer->descriptor);
     /* Much later, and the request is still the same. */
-    if (!is(http_request_method(timer->request), "GET"))
+    if (!is(http_request_method(timer->request), timer->body.len > 0 ? "POST" : "GET"))
         abort();
     if (is(http_request_target(timer->request), "/tick")) {
         /* The callbacks come although no turn of the server runs now. */
         chunks_left = 2;
         chunk_sent(timer->request);
+    } else if (timer->token.len > 0) {
+        char out[400];
+        snprintf(out, sizeof out, "%.*s|%.*s|%.*s", timer->target.len, timer->target.buf, timer->token.len,
+                 timer->token.buf, timer->body.len, timer->body.buf ? timer->body.buf : "");
+        text(timer->request, 200, out);
     } else
         text(timer->request, 200, "later");
     free(timer);
@@ -66,6 +73,9 @@ static void later(struct http_request_s *request) {
     timer->handler = timer_fired;
     timer->descriptor = timerfd_create(CLOCK_MONOTONIC, 0);
     timer->request = request;
+    timer->target = http_request_target(request);
+    timer->token = http_request_header(request, "X-Token");
+    timer->body = http_request_body(request);
     timerfd_settime(timer->descriptor, 0, &once, NULL);
     memset(&event, 0, sizeof event);
     event.events = EPOLLIN;
@@ -169,7 +179,7 @@ static void handle(struct http_request_s *request) {
         count(request);
     else if (is(target, "/headers"))
         headers(request);
-    else if (is(target, "/later") || is(target, "/tick"))
+    else if ((target.len >= 6 && memcmp(target.buf, "/later", 6) == 0) || is(target, "/tick"))
         later(request);
     else if (is(target, "/chunked"))
         chunked(request);
