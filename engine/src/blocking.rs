@@ -258,7 +258,8 @@ impl<S: Service> Thread<S> {
     }
 
     fn patience(&self) -> Option<Duration> {
-        if self.worker.context.inbox.has_local() || self.worker.context.has_connects() {
+        let context = &self.worker.context;
+        if context.inbox.has_local() || context.awaits_turn() || context.has_connects() {
             return Some(Duration::ZERO);
         }
         let due = self.worker.deadlines.next().into_iter().chain(self.worker.context.next_timer()).min();

@@ -42,6 +42,10 @@ pub(crate) struct Context {
     kept: RefCell<Kept>,
     /// True if the worker serves many connections, and not one after the other.
     serves_many: bool,
+    /// The number of the worker's turn.
+    turn: Cell<u64>,
+    /// The tasks that are woken when the next turn begins.
+    next_turn: RefCell<Vec<Waker>>,
 }
 
 /// A timer: its moment, and a number that distinguishes it from other timers of the same moment.
@@ -184,7 +188,22 @@ impl Context {
             locals: RefCell::default(),
             root_woken: Cell::default(),
             serves_many,
+            turn: Cell::default(),
+            next_turn: RefCell::default(),
         })
+    }
+
+    /// Begins a turn: wakes the tasks that have waited for it.
+    pub(crate) fn begin_turn(&self) {
+        self.turn.set(self.turn.get() + 1);
+        for waker in self.next_turn.borrow_mut().drain(..) {
+            waker.wake();
+        }
+    }
+
+    /// Returns true if tasks wait for the next turn.
+    pub(crate) fn awaits_turn(&self) -> bool {
+        !self.next_turn.borrow().is_empty()
     }
 
     /// Makes this the current thread's context until the guard is dropped. One thread may run several workers
@@ -329,6 +348,7 @@ impl Context {
         let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
         drop(tasks);
         drop(self.locals.take());
+        self.next_turn.borrow_mut().clear();
         self.timers.borrow_mut().clear();
     }
 }
@@ -401,6 +421,28 @@ pub(crate) fn note_cancelled() {
 /// Panics if no worker runs on this thread.
 pub fn now() -> Instant {
     with(|context| context.now.get())
+}
+
+/// Returns the number of the worker's turn, for code that does a bounded amount of work per turn.
+///
+/// # Panics
+/// Panics if no worker runs on this thread.
+pub fn turn() -> u64 {
+    with(|context| context.turn.get())
+}
+
+/// Wakes a task when the worker's next turn begins, after other connections and tasks have had theirs. (A task that wakes
+/// itself is polled again in the same turn.)
+///
+/// # Panics
+/// Panics if no worker runs on this thread.
+pub fn wake_next_turn(waker: &Waker) {
+    with(|context| context.next_turn.borrow_mut().push(waker.clone()));
+}
+
+/// Returns the memory budget of the current worker's server, or `None` if no worker runs on this thread.
+pub(crate) fn budget() -> Option<Arc<crate::budget::Budget>> {
+    CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.shared.budget.clone())).ok().flatten()
 }
 
 /// Returns the time by the worker's clock, or `None` if no worker runs on this thread.

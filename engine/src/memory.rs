@@ -1,10 +1,14 @@
 //! The memory of long bodies and messages. A worker keeps it for a time for the next ones: allocators return blocks of
 //! this size to the system, and each page that the system gives again must be cleared and costs a page fault.
+//!
+//! [`Budget`] charges what a program holds for its peers, besides what their connections hold, to the server's budget.
 
+use crate::budget;
 use crate::context;
 use bytes::Bytes;
 use highwire_io::Instant;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The most bytes that a worker keeps, and the part of the memory budget that it keeps at most.
@@ -16,6 +20,35 @@ const KEPT_FOR: Duration = Duration::from_secs(1);
 
 /// The least capacity of a buffer that is kept. Allocators keep smaller blocks themselves.
 const LEAST_BYTES: usize = 64 * 1024;
+
+/// The memory budget of a server. Any thread may charge it.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    budget: Arc<budget::Budget>,
+}
+
+impl Budget {
+    /// Returns the budget of the current worker's server, or `None` if no worker runs on this thread.
+    pub fn here() -> Option<Budget> {
+        context::budget().map(|budget| Budget { budget })
+    }
+
+    /// Returns the most bytes that may be charged.
+    pub fn limit(&self) -> usize {
+        self.budget.limit()
+    }
+
+    /// Charges bytes. Returns false, and charges nothing, if the budget has no room.
+    #[must_use]
+    pub fn take(&self, bytes: usize) -> bool {
+        self.budget.take(bytes)
+    }
+
+    /// Gives charged bytes back.
+    pub fn give(&self, bytes: usize) {
+        self.budget.give(bytes);
+    }
+}
 
 /// The unused memory that a worker keeps.
 #[derive(Debug, Default)]

@@ -478,42 +478,42 @@ impl Handle {
     }
 }
 
-/// Watches the workers for handlers that hold a worker, and the memory budget for memory that can be returned to the
-/// system.
+/// Watches the workers for handlers that hold a worker, and the process for memory that can be returned to the system.
 #[derive(Default)]
 struct Watch {
     /// The beat of each worker at the last check, and the number of checks in a row that found the same beat.
     last: Vec<(u64, u32)>,
-    /// The most bytes charged to the budget since `looks` last reached [`LOOKS_A_LAST_TRIM`].
-    most: usize,
-    /// The number of checks in a row at which much less was charged.
+    /// The least number of bytes that the process has held since the last pass over the heap, beyond what is charged.
+    least: usize,
+    /// The number of checks in a row at which it held much more than that.
     looks: u32,
 }
 
-/// The number of checks in a row with much less charged after which memory is returned to the system. They take a
-/// second (less if `Timeouts::stall` is short), so that a fluctuating load does not cost a pass over the heap each time.
+/// The number of checks in a row with much unused memory after which it is returned to the system. They take a second (less
+/// if `Timeouts::stall` is short), so that a fluctuating load does not cost a pass over the heap each time.
 const LOOKS_A_TRIM: u32 = 20;
 
-/// The number of such checks in a row after which memory is returned a second time, because connections free their
-/// memory gradually.
-const LOOKS_A_LAST_TRIM: u32 = 60;
-
-/// The least number of bytes by which the charge must fall before memory is returned. (The heap also has free bytes
-/// that were never charged, such as those of handlers and gaps between used blocks.)
-const LEAST_FREED: usize = 1024 * 1024;
+/// The least number of bytes that a pass over the heap must promise, and the part of what is left after a pass. (A program
+/// may hold memory of its own, which is not charged and cannot be returned.)
+const LEAST_FREED: usize = 4 * 1024 * 1024;
+const LEAST_PART: usize = 8;
 
 impl Watch {
-    /// Returns freed heap memory to the system if the charged bytes have stayed far below their last maximum.
+    /// Returns freed heap memory to the system if the process has held much more than is charged to the budget for a
+    /// second. What was charged once does not matter: much of the memory that peers cause is not charged, such as that of
+    /// the gaps between used blocks.
     fn trim(&mut self, handle: &Handle) {
-        let used = handle.shared.budget.used();
-        self.most = self.most.max(used);
-        let is_low = used < self.most / 2 && self.most - used >= LEAST_FREED;
-        self.looks = if is_low { self.looks + 1 } else { 0 };
-        if self.looks == LOOKS_A_TRIM || self.looks == LOOKS_A_LAST_TRIM {
-            highwire_io::memory::trim();
+        let Some(held) = highwire_io::memory::resident() else { return };
+        let beyond = held.saturating_sub(handle.shared.budget.used());
+        if self.least == 0 || beyond < self.least {
+            self.least = beyond;
         }
-        if self.looks == LOOKS_A_LAST_TRIM {
-            (self.most, self.looks) = (used, 0);
+        let is_much = beyond - self.least >= LEAST_FREED.max(self.least / LEAST_PART);
+        self.looks = if is_much { self.looks + 1 } else { 0 };
+        if self.looks == LOOKS_A_TRIM {
+            highwire_io::memory::trim();
+            let held = highwire_io::memory::resident().unwrap_or_default();
+            (self.least, self.looks) = (held.saturating_sub(handle.shared.budget.used()), 0);
         }
     }
 

@@ -91,3 +91,11 @@ pub async fn timeout<F: Future>(duration: Duration, future: F) -> Result<F::Outp
     })
     .await
 }
+
+/// Wakes a task after a duration. Unlike the timer of [`sleep`], it cannot be removed, so the duration should be short.
+///
+/// # Panics
+/// Panics if no worker runs on this thread.
+pub fn wake_after(duration: Duration, waker: &Waker) {
+    context::wake_at(context::now() + duration, waker);
+}

@@ -49,3 +49,9 @@ pub fn share_heap() {
 pub fn trim() {
     system::trim();
 }
+
+/// Returns the number of bytes of memory that the process itself holds, without files, or `None` if [`trim`] could not
+/// return any, or if the system does not tell.
+pub fn resident() -> Option<usize> {
+    system::resident()
+}

@@ -257,7 +257,8 @@ impl<D: Driver, S: Service> Worker<D, S> {
         let mut more = self.state.run_tasks(&mut self.queue) || self.state.cx.has_unfinished();
         self.state.begin_connects(&mut self.queue);
         // A refused attempt has woken its task.
-        more |= self.state.cx.context.inbox.has_local() || self.state.cx.context.is_root_woken();
+        let context = &self.state.cx.context;
+        more |= context.inbox.has_local() || context.awaits_turn() || context.is_root_woken();
         // The tasks may have finished the last request that a shutdown waited for. No completion would then end the
         // driver's wait.
         more |= self.state.is_deserted();

@@ -31,6 +31,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The most rounds of woken tasks per turn, so that tasks that wake each other cannot keep connections waiting.
 const TASK_ROUNDS: usize = 16;
 
+/// The time in nanoseconds after which a turn polls no further woken task, and the number of tasks between two looks at the
+/// clock. A message to thousands of subscribers wakes thousands of tasks, and all other connections wait meanwhile.
+const TASKS_NANOSECONDS: u64 = 1_000_000;
+const TASKS_A_LOOK: usize = 16;
+
 /// The time in nanoseconds after which a turn continues no further connection that an earlier turn left unfinished. All
 /// other connections wait during this time.
 const UNFINISHED_NANOSECONDS: u64 = 1_000_000;
@@ -84,6 +89,7 @@ impl<S: Service> WorkerState<S> {
             || !self.tasks.is_empty()
             || self.cx.has_unfinished()
             || self.cx.context.inbox.has_local()
+            || self.cx.context.awaits_turn()
             || self.cx.context.has_connects()
     }
 
@@ -123,12 +129,13 @@ impl<S: Service> WorkerState<S> {
         }
     }
 
-    /// Polls the woken tasks, for at most [`TASK_ROUNDS`] rounds or until they have written enough for one turn.
-    /// Returns true if more tasks wait.
+    /// Polls the woken tasks, for at most [`TASK_ROUNDS`] rounds or until they have written enough, or taken enough time,
+    /// for one turn. Returns true if more tasks wait.
     pub(super) fn run_tasks(&mut self, queue: &mut Queue) -> bool {
         if std::mem::take(&mut self.woken) {
             self.cx.context.inbox.take_remote(&mut self.tasks);
         }
+        let (mut count, mut begun, mut is_late) = (0, 0, false);
         for _ in 0..TASK_ROUNDS {
             self.cx.context.inbox.take_local(&mut self.tasks);
             if self.tasks.is_empty() {
@@ -136,9 +143,15 @@ impl<S: Service> WorkerState<S> {
             }
             let mut tasks = std::mem::take(&mut self.tasks);
             let mut done = 0;
-            while done < tasks.len() && queue.output.len() < highwire_io::limit::OUTPUT_BYTES {
+            while done < tasks.len() && !is_late && queue.output.len() < highwire_io::limit::OUTPUT_BYTES {
                 let task = tasks[done];
                 done += 1;
+                count += 1;
+                if count % TASKS_A_LOOK == 0 {
+                    let now = (self.cx.stopwatch)();
+                    begun = if count == TASKS_A_LOOK { now } else { begun };
+                    is_late = now.saturating_sub(begun) > TASKS_NANOSECONDS;
+                }
                 match TaskKind::of(task) {
                     TaskKind::Connection { index, generation } => {
                         self.with(SocketId { index, generation }, queue, |connection, worker, head, queue| {

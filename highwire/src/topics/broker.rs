@@ -80,6 +80,11 @@ impl Link {
         }
     }
 
+    /// Returns the number of last messages that a topic keeps.
+    pub fn history_length(&self, topic: &str) -> usize {
+        self.hub.upgrade().map_or(0, |hub| hub.rule(topic).settings.history)
+    }
+
     /// Gives the last messages of a topic that the broker has kept, oldest first, or `None` if it keeps none.
     pub fn history(&self, topic: &str, kept: Option<Vec<Vec<u8>>>) {
         if let Some(hub) = self.hub.upgrade() {

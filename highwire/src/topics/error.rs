@@ -15,6 +15,8 @@ pub enum PublishError {
     NotData,
     /// The message was not given to the broker.
     Broker(BrokerError),
+    /// The memory budget has no room for the message.
+    NoMemory,
 }
 
 impl fmt::Display for PublishError {
@@ -23,6 +25,7 @@ impl fmt::Display for PublishError {
             PublishError::Topic(error) => error.fmt(f),
             PublishError::NotData => f.write_str("only text and binary messages can be published"),
             PublishError::Broker(error) => error.fmt(f),
+            PublishError::NoMemory => f.write_str("the server has no memory for this message now"),
         }
     }
 }

@@ -38,8 +38,10 @@ pub(super) struct History {
     early: VecDeque<Published>,
     /// True if messages after the last one were lost.
     has_gap: bool,
-    /// The number of the hub's message that was added last, to find the topics that were not used for the longest time.
-    pub(super) used: u64,
+    /// The number of subscribers here.
+    pub(super) listeners: usize,
+    /// True if the topic has another history, or none.
+    pub(super) is_forgotten: bool,
 }
 
 impl History {
@@ -47,7 +49,8 @@ impl History {
     pub(super) fn new(most: usize, is_complete: bool, place: u64) -> History {
         let (messages, early) = (VecDeque::new(), VecDeque::new());
         let is_new = !is_complete;
-        History { most, messages, bytes: 0, place, is_new, is_complete, early, has_gap: false, used: place }
+        let (has_gap, listeners, is_forgotten) = (false, 0, false);
+        History { most, messages, bytes: 0, place, is_new, is_complete, early, has_gap, listeners, is_forgotten }
     }
 
     /// Returns about how many bytes the messages hold.

@@ -3,33 +3,32 @@
 use super::broker::{Broker, Payload};
 use super::error::PublishError;
 use super::filter::{self, InvalidTopic, PRESENCE};
-use super::history::{History, Start};
+use super::histories::{Histories, Kept};
+use super::history::Start;
 use super::local::{Item, Local, Mailbox};
+use super::memory::Memory;
 use super::message::{MessageId, Published};
+use super::pace::note_published;
 use super::presence::{self, Change};
 use super::settings::{Rule, Topic};
 use super::subscriber::Subscriber;
 use crate::ws::Message;
 use arc_swap::ArcSwap;
 use highwire_io::random;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// The most topics that have a history. Beyond it, the history of the topic that was not used for the longest time is
-/// dropped.
-const HISTORIES: usize = 10_000;
-
-/// The number of topics among which the one to drop is searched, so that the search takes little time.
-const SAMPLED: usize = 16;
-
-/// The most bytes of all histories. Beyond it, each topic to which something is published keeps only that message.
-const HISTORIES_BYTES: usize = 256 * 1024 * 1024;
 
 /// The time during which changes of the members here are collected before the broker gets them for other machines.
 const GATHERED: Duration = Duration::from_millis(200);
+
+/// The most bytes about members that the broker gets in each such time. Peers choose how many rooms they join and leave; the
+/// rest waits for its turn.
+const GATHERED_BYTES: usize = 256 * 1024;
+
+/// About the number of bytes of a question for members.
+const ASK_BYTES: usize = 64;
 
 /// The interval of reports of the members here to other machines. Reports are sent even if there is no change.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -45,17 +44,25 @@ pub(crate) struct Hub {
     /// The mailboxes of the workers that have subscribers. A publisher reads them without a lock.
     mailboxes: ArcSwap<Vec<Arc<Mailbox>>>,
     /// The histories of the topics that have one. A history's lock gives its messages one order on all workers.
-    histories: Mutex<HashMap<Arc<str>, Arc<Mutex<History>>>>,
-    /// The bytes of all histories.
-    kept: AtomicUsize,
+    pub(super) histories: Histories,
+    /// The memory of all messages.
+    pub(super) memory: Arc<Memory>,
     pub(super) presence: Mutex<presence::Presence>,
     /// The number of listeners in this process to each filter. Only with a broker.
     listened: Mutex<HashMap<String, usize>>,
     pub(super) broker: Option<Box<dyn Broker>>,
     pub(super) is_connected: AtomicBool,
-    /// The way to the thread that tells other machines of the members here.
-    changed: Mutex<Option<Sender<Arc<str>>>>,
+    /// What the thread that talks to other machines about members has to do; `None` without a broker.
+    news: Option<Arc<News>>,
     begun: Instant,
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        if let Some(news) = &self.news {
+            news.end();
+        }
+    }
 }
 
 /// Locks a mutex. A panic while it was locked does not matter: all changes under these locks are complete at each call
@@ -65,20 +72,22 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Hub {
-    pub(super) fn new(rules: Vec<Arc<Rule>>, broker: Option<Box<dyn Broker>>) -> Hub {
+    pub(super) fn new(rules: Vec<Arc<Rule>>, broker: Option<Box<dyn Broker>>, idle_bytes: usize) -> Hub {
+        let memory = Arc::new(Memory::default());
+        let news = broker.as_ref().map(|_| Arc::default());
         Hub {
             rules,
             presence_rule: Arc::new(Rule::new("$presence/#", Topic::new())),
             node: random::system(),
             number: AtomicU64::new(0),
             mailboxes: ArcSwap::default(),
-            histories: Mutex::default(),
-            kept: AtomicUsize::new(0),
+            histories: Histories::new(memory.clone(), idle_bytes, broker.is_none()),
+            memory,
             presence: Mutex::default(),
             listened: Mutex::default(),
             broker,
             is_connected: AtomicBool::new(false),
-            changed: Mutex::new(None),
+            news,
             begun: Instant::now(),
         }
     }
@@ -103,15 +112,40 @@ impl Hub {
             let payload = Payload::Message { topic: topic.into(), id, message }.encode();
             broker.publish(topic, payload, rule.settings.history)?;
         } else {
-            self.accept(Published::new(topic.into(), id, message, rule.clone()), None);
+            let published = Published::new(topic.into(), id, message, rule.clone());
+            self.accept(published, None).map_err(|()| PublishError::NoMemory)?;
         }
+        note_published(self);
         Ok(id)
     }
 
+    /// Returns true if so much waits to be delivered on a worker that nobody should publish more.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.mailboxes.load().iter().any(|mailbox| mailbox.is_behind())
+    }
+
+    /// Charges the memory budget for a message. If it has no room, histories are dropped. Returns false if there is no room
+    /// even without them.
+    fn charge(&self, published: &mut Published) -> bool {
+        loop {
+            if published.charge(&self.memory) {
+                return true;
+            }
+            let kept = self.memory.kept.load(Ordering::Relaxed);
+            if kept == 0 || !self.histories.shrink(kept / 2) {
+                highwire_engine::log!(Memory, warn, "a published message does not fit the memory budget; it is lost");
+                return false;
+            }
+        }
+    }
+
     /// Delivers a message to the subscribers here: to those whose filter matches its topic, or only to those of
-    /// `filter`.
-    fn accept(self: &Arc<Hub>, published: Published, filter: Option<Arc<str>>) {
+    /// `filter`. Fails if there is no memory for it.
+    fn accept(self: &Arc<Hub>, mut published: Published, filter: Option<Arc<str>>) -> Result<(), ()> {
         let rule = published.rule.clone();
+        if !self.charge(&mut published) {
+            return Err(());
+        }
         rule.published.fetch_add(1, Ordering::Relaxed);
         let has_history = rule.settings.history > 0 && filter.as_ref().is_none_or(|filter| *filter == published.topic);
         self.with_mailboxes(|hub| {
@@ -120,38 +154,21 @@ impl Hub {
             }
             // With a broker, `listen` creates the history for the first listener, and `unlisten` drops it after the
             // last.
-            let history = match filter {
-                Some(_) => lock(&hub.histories).get(&published.topic).cloned(),
+            let kept = match filter {
+                Some(_) => hub.histories.find(&published.topic),
                 None => Some(hub.history(&published.topic, &rule)),
             };
-            let Some(history) = history else { return };
+            let Some(kept) = kept else { return };
+            hub.histories.note_use(&kept, hub.number.load(Ordering::Relaxed));
             // The lock is held until all workers have the message, so that they all have the same order.
-            let mut history = lock(&history);
-            history.used = hub.number.load(Ordering::Relaxed);
-            hub.change(&mut history, |history| {
+            hub.histories.change(&kept, |history| {
                 if let Some(published) = history.receive(published) {
                     hub.post(Item::Message(published, filter));
                 }
             });
+            hub.histories.keep_bounds();
         });
-    }
-
-    /// Changes a history, and counts its bytes.
-    fn change(&self, history: &mut History, change: impl FnOnce(&mut History)) {
-        let before = history.bytes();
-        change(history);
-        if self.kept.load(Ordering::Relaxed) > HISTORIES_BYTES {
-            history.trim(1);
-        }
-        self.kept.fetch_add(history.bytes(), Ordering::Relaxed);
-        self.kept.fetch_sub(before, Ordering::Relaxed);
-    }
-
-    /// Removes the history of a topic.
-    fn forget(&self, histories: &mut HashMap<Arc<str>, Arc<Mutex<History>>>, topic: &str) {
-        if let Some(history) = histories.remove(topic) {
-            self.change(&mut lock(&history), |history| history.trim(0));
-        }
+        Ok(())
     }
 
     /// Posts items, and then delivers those for this worker.
@@ -190,30 +207,14 @@ impl Hub {
     }
 
     /// Returns the history of a topic, possibly a new one.
-    pub(super) fn history(&self, topic: &Arc<str>, rule: &Rule) -> Arc<Mutex<History>> {
-        let mut histories = lock(&self.histories);
-        if let Some(history) = histories.get(topic) {
-            return history.clone();
-        }
-        // With a broker, each topic with a history has a listener in this process, so none can be dropped.
-        if histories.len() >= HISTORIES && self.broker.is_none() {
-            let sample = histories.iter().take(SAMPLED);
-            let unused = sample.min_by_key(|(_, history)| lock(history).used).map(|(topic, _)| topic.clone());
-            unused.into_iter().for_each(|unused| self.forget(&mut histories, &unused));
-        }
-        // No subscriber has seen a message whose place is above the number of messages.
-        let place = self.number.load(Ordering::Relaxed);
-        let history = Arc::new(Mutex::new(History::new(rule.settings.history, self.broker.is_none(), place)));
-        histories.insert(topic.clone(), history.clone());
-        history
+    pub(super) fn history(&self, topic: &Arc<str>, rule: &Rule) -> Arc<Kept> {
+        self.histories.get(topic, rule, self.number.load(Ordering::Relaxed))
     }
 
-    /// Gives a subscriber the messages of a topic's history.
-    pub(super) fn replay(&self, topic: &str, start: Start, subscriber: &Subscriber) {
-        let history = lock(&self.histories).get(topic).cloned();
-        if let Some(history) = history {
-            subscriber.replay(&lock(&history), start);
-        }
+    /// Gives a subscriber the messages of a topic's history. Returns their number.
+    pub(super) fn replay(&self, topic: &str, start: Start, subscriber: &Subscriber) -> usize {
+        let kept = self.histories.find(topic);
+        kept.map_or(0, |kept| kept.read(|history| subscriber.replay(history, start)))
     }
 
     /// Counts a listener to a filter. For the first one in this process, subscribes on the broker. Creates the topic's
@@ -230,8 +231,8 @@ impl Hub {
             self.history(&filter.into(), self.rule(filter));
         }
         broker.subscribe(filter, has_history);
-        if let Some(topic) = filter.strip_prefix(PRESENCE) {
-            self.ask(topic);
+        if let Some((topic, news)) = filter.strip_prefix(PRESENCE).zip(self.news.as_ref()) {
+            news.add(topic, false);
         }
     }
 
@@ -244,7 +245,7 @@ impl Hub {
         if *count == 0 {
             listened.remove(filter);
             broker.unsubscribe(filter);
-            self.forget(&mut lock(&self.histories), filter);
+            self.histories.forget(filter);
             if let Some(topic) = filter.strip_prefix(PRESENCE) {
                 lock(&self.presence).forget_others(topic);
             }
@@ -262,8 +263,10 @@ impl Hub {
 
     /// Handles a payload from the broker.
     pub(super) fn receive(self: &Arc<Hub>, filter: &str, payload: &[u8]) {
-        // A broker that does not know `$` also matches these topics with wildcards.
-        let is_presence = filter.starts_with(PRESENCE);
+        // A broker that does not know `$` also matches these topics with wildcards. What a broker sends must be what was
+        // asked of it: another topic's members could be forged.
+        let listened = filter.strip_prefix(PRESENCE).filter(|_| lock(&self.listened).contains_key(filter));
+        let is_of = |topic: &str| listened.is_some_and(|listened| filter::matches(listened, topic));
         match Payload::decode(payload) {
             Some(Payload::Message { topic, id, message })
                 if filter::check_name(&topic).is_ok()
@@ -271,14 +274,15 @@ impl Hub {
                     && lock(&self.listened).contains_key(filter) =>
             {
                 let rule = self.rule(&topic).clone();
-                self.accept(Published::new(topic, id, message, rule), Some(filter.into()));
+                // Without memory for it, the message is lost, which is logged.
+                let _ = self.accept(Published::new(topic, id, message, rule), Some(filter.into()));
             }
-            Some(Payload::Members { topic, node, members }) if is_presence && node != self.node => {
+            Some(Payload::Members { topic, node, members }) if is_of(&topic) && node != self.node => {
                 let mut presence = lock(&self.presence);
                 let changes = presence.hear(&topic, node, members, self.begun.elapsed());
                 changes.into_iter().for_each(|change| self.announce(&topic, &change));
             }
-            Some(Payload::Ask { topic, node }) if is_presence && node != self.node => self.tell_later(&topic),
+            Some(Payload::Ask { topic, node }) if is_of(&topic) && node != self.node => self.tell_later(&topic),
             // Our own members, or bytes of another program.
             _ => {}
         }
@@ -286,11 +290,14 @@ impl Hub {
 
     pub(super) fn receive_history(self: &Arc<Hub>, topic: &str, kept: Option<Vec<Vec<u8>>>) {
         let rule = self.rule(topic).clone();
-        let Some(history) = lock(&self.histories).get(topic).cloned() else { return };
+        let Some(history) = self.histories.find(topic) else { return };
         let kept = kept.map(|kept| {
-            let messages = kept.iter().filter_map(|payload| match Payload::decode(payload) {
+            // A broker may have kept more than these topics keep.
+            let last = &kept[kept.len().saturating_sub(rule.settings.history)..];
+            let messages = last.iter().filter_map(|payload| match Payload::decode(payload) {
                 Some(Payload::Message { topic: its, id, message }) if &*its == topic => {
-                    Some(Published::new(its, id, message, rule.clone()))
+                    let mut published = Published::new(its, id, message, rule.clone());
+                    self.charge(&mut published).then_some(published)
                 }
                 _ => None,
             });
@@ -298,12 +305,12 @@ impl Hub {
         });
         let topic: Arc<str> = topic.into();
         self.with_mailboxes(|hub| {
-            let mut history = lock(&history);
-            hub.change(&mut history, |history| {
+            hub.histories.change(&history, |history| {
                 for published in history.complete(kept) {
                     hub.post(Item::Message(published, Some(topic.clone())));
                 }
             });
+            hub.histories.keep_bounds();
             hub.post(Item::Complete(topic));
         });
     }
@@ -312,13 +319,13 @@ impl Hub {
         self.is_connected.store(is_connected, Ordering::Relaxed);
         if is_connected {
             let listened: Vec<_> = lock(&self.listened).keys().cloned().collect();
-            listened.iter().filter_map(|filter| filter.strip_prefix(PRESENCE)).for_each(|topic| self.ask(topic));
+            let topics = listened.iter().filter_map(|filter| filter.strip_prefix(PRESENCE));
+            self.news.iter().for_each(|news| topics.clone().for_each(|topic| news.add(topic, false)));
             lock(&self.presence).topics_here().iter().for_each(|topic| self.tell_later(topic));
             return;
         }
-        let histories: Vec<_> = lock(&self.histories).values().cloned().collect();
-        for history in histories {
-            lock(&history).is_complete = false;
+        for kept in self.histories.all() {
+            self.histories.change(&kept, |history| history.is_complete = false);
         }
         self.with_mailboxes(|hub| hub.post(Item::Gap));
     }
@@ -336,60 +343,120 @@ impl Hub {
     /// not the caller, who holds the lock of `presence`.
     fn announce(&self, topic: &str, change: &Change) {
         let (topic, message) = (format!("{PRESENCE}{topic}").into(), Message::text(change.to_json()));
-        let published = Published::new(topic, self.next_id(), message, self.presence_rule.clone());
-        self.post(Item::Message(Arc::new(published), None));
+        let mut published = Published::new(topic, self.next_id(), message, self.presence_rule.clone());
+        if self.charge(&mut published) {
+            self.post(Item::Message(Arc::new(published), None));
+        }
     }
 
     /// Lets the heartbeat's thread tell other machines of the members here.
     fn tell_later(&self, topic: &Arc<str>) {
-        if let Some(changed) = &*lock(&self.changed) {
-            // Fails only if the thread has ended.
-            let _ = changed.send(topic.clone());
+        if let Some(news) = &self.news {
+            news.add(topic, true);
         }
     }
 
-    fn tell(&self, topic: &Arc<str>) {
-        if let Some(broker) = &self.broker {
-            let members = lock(&self.presence).here(topic);
-            let payload = Payload::Members { topic: topic.clone(), node: self.node, members }.encode();
-            // If this fails, the next heartbeat tells them.
-            let _ = broker.publish(&format!("{PRESENCE}{topic}"), payload, 0);
+    /// Tells other machines of the members here. Returns about how many bytes they get.
+    fn tell(&self, topic: &Arc<str>, told: &mut HashSet<Arc<str>>) -> usize {
+        let Some(broker) = &self.broker else { return 0 };
+        let members = lock(&self.presence).here(topic);
+        // Nobody has to hear that one who came and left at once is not there.
+        if !members.is_empty() {
+            told.insert(topic.clone());
+        } else if !told.remove(topic) {
+            return 0;
         }
+        let payload = Payload::Members { topic: topic.clone(), node: self.node, members }.encode();
+        let bytes = payload.len() + topic.len();
+        // If this fails, the next heartbeat tells them.
+        let _ = broker.publish(&format!("{PRESENCE}{topic}"), payload, 0);
+        bytes
     }
 
-    /// Starts the thread that tells other machines of the members here, and forgets those of silent machines.
+    /// Starts the thread that tells other machines of the members here, asks for theirs, and forgets those of silent
+    /// machines.
     pub(super) fn start_heartbeat(self: &Arc<Hub>) {
-        let (sender, receiver) = mpsc::channel::<Arc<str>>();
-        *lock(&self.changed) = Some(sender);
-        let hub = Arc::downgrade(self);
+        let (hub, news) = (Arc::downgrade(self), self.news.clone().unwrap_or_default());
         let heartbeat = move || {
             let mut next = Instant::now() + HEARTBEAT;
-            loop {
-                let received = receiver.recv_timeout(next.saturating_duration_since(Instant::now()));
-                if received == Err(RecvTimeoutError::Disconnected) {
-                    return;
-                }
-                let mut topics: Vec<_> = received.into_iter().collect();
-                if !topics.is_empty() {
-                    std::thread::sleep(GATHERED);
-                    topics.extend(receiver.try_iter());
-                }
+            let mut told = HashSet::new();
+            while news.wait(next) {
+                std::thread::sleep(GATHERED);
                 let Some(hub) = hub.upgrade() else { return };
                 if Instant::now() >= next {
                     next = Instant::now() + HEARTBEAT;
-                    topics.extend(lock(&hub.presence).topics_here());
+                    let here = lock(&hub.presence).topics_here();
+                    here.iter().for_each(|topic| news.add(topic, true));
                     let mut presence = lock(&hub.presence);
                     let changes = presence.expire(hub.begun.elapsed());
                     changes.into_iter().for_each(|(topic, change)| hub.announce(&topic, &change));
                 }
-                topics.sort();
-                topics.dedup();
-                topics.iter().for_each(|topic| hub.tell(topic));
+                let mut bytes = 0;
+                while bytes < GATHERED_BYTES
+                    && let Some((topic, is_told)) = news.take()
+                {
+                    if is_told {
+                        bytes += hub.tell(&topic, &mut told);
+                    } else if lock(&hub.listened).contains_key(&format!("{PRESENCE}{topic}")) {
+                        hub.ask(&topic);
+                        bytes += ASK_BYTES;
+                    }
+                }
             }
         };
         let started = std::thread::Builder::new().name("highwire-topics".into()).spawn(heartbeat);
         if let Err(error) = started {
             tracing::error!(%error, "the thread for presence cannot start; other machines do not see the members here");
         }
+    }
+}
+
+/// The topics of which other machines must be told, or asked, without duplicates: peers who join and leave cause no more than
+/// one of each per topic.
+#[derive(Default)]
+struct News {
+    topics: Mutex<Gathered>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct Gathered {
+    /// The topics, each with true if others are told, and false if they are asked.
+    topics: BTreeSet<(Arc<str>, bool)>,
+    /// The last topic that was taken, so that topics later in the order have their turn.
+    last: Option<(Arc<str>, bool)>,
+    has_ended: bool,
+}
+
+impl News {
+    fn add(&self, topic: &str, is_told: bool) {
+        let mut gathered = lock(&self.topics);
+        if gathered.topics.is_empty() {
+            self.more.notify_one();
+        }
+        gathered.topics.insert((topic.into(), is_told));
+    }
+
+    fn end(&self) {
+        lock(&self.topics).has_ended = true;
+        self.more.notify_one();
+    }
+
+    /// Waits for news, at most until a moment. Returns false if the topics are gone.
+    fn wait(&self, until: Instant) -> bool {
+        let gathered = lock(&self.topics);
+        let rest = until.saturating_duration_since(Instant::now());
+        let waits = |gathered: &mut Gathered| gathered.topics.is_empty() && !gathered.has_ended;
+        let waited = self.more.wait_timeout_while(gathered, rest, waits);
+        !waited.unwrap_or_else(PoisonError::into_inner).0.has_ended
+    }
+
+    fn take(&self) -> Option<(Arc<str>, bool)> {
+        let mut gathered = lock(&self.topics);
+        let behind = gathered.last.take().and_then(|last| gathered.topics.range(last..).next().cloned());
+        let next = behind.or_else(|| gathered.topics.first().cloned())?;
+        gathered.topics.remove(&next);
+        gathered.last = Some(next.clone());
+        Some(next)
     }
 }

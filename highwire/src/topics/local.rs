@@ -1,4 +1,8 @@
 //! The subscribers of one worker, and the mailbox through which other threads reach them.
+//!
+//! A worker makes at most [`DELIVERIES_A_TURN`] deliveries per turn, so that a message to thousands of subscribers, or a flood
+//! of messages, leaves time for its other connections. What is left waits in the mailbox. Who publishes while much waits is
+//! held up ([`is_behind`](super::hub::Hub::is_behind)).
 
 use super::hub::Hub;
 use super::message::Published;
@@ -18,8 +22,15 @@ use std::task::{Poll, Waker};
 const MAILBOX_ITEMS: usize = 16 * 1024;
 const MAILBOX_BYTES: usize = 64 * 1024 * 1024;
 
-/// The most deliveries to subscribers before other tasks of the worker have their turn, not counting the last item's.
-const DELIVERIES: usize = 16 * 1024;
+/// The numbers of items and of their bytes in a worker's mailbox from which on those who publish are held up.
+const BEHIND_ITEMS: usize = 64;
+const BEHIND_BYTES: usize = 1024 * 1024;
+
+/// The most deliveries to subscribers per worker and turn. Each of them wakes a connection, which takes about 2 µs.
+const DELIVERIES_A_TURN: usize = 256;
+
+/// The number of matching subscribers that take as long to find as one delivery.
+const FOUND_A_DELIVERY: usize = 16;
 
 /// An item for the subscribers of a worker.
 #[derive(Clone)]
@@ -70,6 +81,20 @@ impl Mailbox {
             self.waker.get().into_iter().for_each(Waker::wake_by_ref);
         }
     }
+
+    /// Returns true if so much waits that nobody should publish more.
+    pub(super) fn is_behind(&self) -> bool {
+        self.items.load(Ordering::Relaxed) > BEHIND_ITEMS || self.bytes.load(Ordering::Relaxed) > BEHIND_BYTES
+    }
+}
+
+/// An item that is being delivered.
+struct Delivery {
+    item: Item,
+    /// The subscribers that get it.
+    subscribers: Vec<Rc<Subscriber>>,
+    /// The number of subscribers that have got it.
+    done: usize,
 }
 
 /// The subscribers of one worker. It lives as long as it has a subscription.
@@ -80,6 +105,11 @@ pub(super) struct Local {
     receiver: Receiver<Item>,
     /// True while items are delivered, so that a message which a subscriber publishes waits for its turn.
     is_delivering: Cell<bool>,
+    /// The item of which an earlier turn has made a part of the deliveries.
+    unfinished: RefCell<Option<Delivery>>,
+    /// The last turn, and the number of deliveries that may be made in it.
+    turn: Cell<u64>,
+    left: Cell<usize>,
 }
 
 thread_local! {
@@ -112,6 +142,7 @@ impl Local {
         if let Some(local) = Local::get(hub) {
             return local;
         }
+        hub.memory.use_budget_here();
         let (sender, receiver) = mpsc::channel();
         let mailbox = Arc::new(Mailbox {
             sender,
@@ -127,6 +158,9 @@ impl Local {
             mailbox: mailbox.clone(),
             receiver,
             is_delivering: Cell::new(false),
+            unfinished: RefCell::default(),
+            turn: Cell::default(),
+            left: Cell::default(),
         });
         LOCALS.with_borrow_mut(|locals| locals.push((owner(hub), Rc::downgrade(&local))));
         let weak = Rc::downgrade(&local);
@@ -141,7 +175,7 @@ impl Local {
         local
     }
 
-    pub(super) fn add(&self, filter: &str, subscriber: Rc<Subscriber>) -> Key {
+    pub(super) fn add(&self, filter: &Rc<str>, subscriber: Rc<Subscriber>) -> Key {
         self.tree.borrow_mut().add(filter, subscriber)
     }
 
@@ -154,28 +188,34 @@ impl Local {
         self.mailbox.is_woken.store(true, Ordering::Relaxed);
     }
 
-    /// Delivers the items of the mailbox.
+    /// Delivers the items of the mailbox, as far as the deliveries of this turn suffice.
     pub(super) fn deliver(&self) {
         if self.is_delivering.replace(true) {
             // The call that is delivering takes these items, too.
             return;
         }
         let _guard = Delivering(&self.is_delivering);
-        let mut count = 0;
+        let turn = context::turn();
+        if self.turn.replace(turn) != turn {
+            self.left.set(DELIVERIES_A_TURN);
+        }
         loop {
             self.mailbox.is_woken.swap(false, Ordering::AcqRel);
-            while count < DELIVERIES
-                && let Ok(item) = self.receiver.try_recv()
+            while self.left.get() > 0
+                && let Some(delivery) = self.next()
             {
-                count += 1 + self.deliver_item(item);
+                self.deliver_some(delivery);
             }
-            if count >= DELIVERIES {
+            if self.left.get() == 0 {
                 self.mailbox.is_woken.store(true, Ordering::Relaxed);
-                self.mailbox.waker.get().into_iter().for_each(Waker::wake_by_ref);
+                // Without a waker, the task has not run yet, and delivers when it does.
+                self.mailbox.waker.get().into_iter().for_each(context::wake_next_turn);
                 return;
             }
             if self.mailbox.lost.swap(false, Ordering::Relaxed) {
-                self.tree.borrow().all(&mut |subscriber| subscriber.miss(true));
+                let mut all = Vec::new();
+                self.tree.borrow().all(&mut all);
+                all.iter().for_each(|subscriber| subscriber.miss(true));
             }
             if !self.mailbox.is_woken.load(Ordering::Acquire) {
                 return;
@@ -183,30 +223,48 @@ impl Local {
         }
     }
 
-    /// Delivers an item. Returns the number of subscribers.
-    fn deliver_item(&self, item: Item) -> usize {
-        self.mailbox.items.fetch_sub(1, Ordering::Relaxed);
-        self.mailbox.bytes.fetch_sub(item.cost(), Ordering::Relaxed);
-        let tree = self.tree.borrow();
-        let mut count = 0;
-        match item {
-            Item::Message(published, None) => tree.matching(&published.topic, &mut |subscriber| {
-                count += 1;
-                subscriber.deliver(&published);
-            }),
-            Item::Message(published, Some(filter)) => tree.of_filter(&filter, &mut |subscriber| {
-                count += 1;
-                subscriber.deliver(&published);
-            }),
-            Item::Complete(topic) => tree.of_filter(&topic, &mut |subscriber| {
-                count += 1;
-                if let Some(start) = subscriber.take_start() {
-                    self.hub.replay(&topic, start, subscriber);
-                }
-            }),
-            Item::Gap => tree.all(&mut |subscriber| subscriber.miss(false)),
+    /// Returns the next item with the subscribers that must still get it.
+    fn next(&self) -> Option<Delivery> {
+        if let Some(unfinished) = self.unfinished.take() {
+            return Some(unfinished);
         }
-        count
+        let item = self.receiver.try_recv().ok()?;
+        let (tree, mut subscribers) = (self.tree.borrow(), Vec::new());
+        match &item {
+            Item::Message(published, None) => tree.matching(&published.topic, &mut subscribers),
+            Item::Message(_, Some(filter)) => tree.of_filter(filter, &mut subscribers),
+            Item::Complete(topic) => tree.of_filter(topic, &mut subscribers),
+            Item::Gap => tree.all(&mut subscribers),
+        }
+        self.spend(1 + subscribers.len() / FOUND_A_DELIVERY);
+        Some(Delivery { item, subscribers, done: 0 })
+    }
+
+    fn spend(&self, deliveries: usize) {
+        self.left.set(self.left.get().saturating_sub(deliveries));
+    }
+
+    /// Gives an item to its next subscribers.
+    fn deliver_some(&self, mut delivery: Delivery) {
+        while let Some(subscriber) = delivery.subscribers.get(delivery.done) {
+            if self.left.get() == 0 {
+                self.unfinished.replace(Some(delivery));
+                return;
+            }
+            self.spend(1);
+            match &delivery.item {
+                Item::Message(published, _) => subscriber.deliver(published),
+                Item::Complete(topic) => {
+                    if let Some(start) = subscriber.take_start() {
+                        self.spend(self.hub.replay(topic, start, subscriber));
+                    }
+                }
+                Item::Gap => subscriber.miss(false),
+            }
+            delivery.done += 1;
+        }
+        self.mailbox.items.fetch_sub(1, Ordering::Relaxed);
+        self.mailbox.bytes.fetch_sub(delivery.item.cost(), Ordering::Relaxed);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Published messages, which all their receivers share.
 
+use super::memory::{Held, Memory};
 use super::settings::Rule;
 use crate::sse;
 use crate::ws::Message;
@@ -58,6 +59,8 @@ pub(crate) struct Published {
     pub(super) follows_gap: bool,
     pub(super) message: Message,
     pub(super) rule: Arc<Rule>,
+    /// The charge for the message; `None` in tests.
+    held: Option<Held>,
     plain: OnceLock<Bytes>,
     deflated: OnceLock<Option<Bytes>>,
     event: OnceLock<Option<Bytes>>,
@@ -76,7 +79,19 @@ impl Published {
             None => message.alone(),
         };
         let (plain, deflated, event) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Published { topic, id, place: 0, follows_gap: false, message, rule, plain, deflated, event }
+        let (place, follows_gap, held) = (0, false, None);
+        Published { topic, id, place, follows_gap, message, rule, held, plain, deflated, event }
+    }
+
+    /// Charges the memory of the topics for the message. Returns false if there is no room.
+    pub(super) fn charge(&mut self, memory: &Arc<Memory>) -> bool {
+        self.held = memory.take(self.kept_cost());
+        self.held.is_some()
+    }
+
+    /// Returns true if so much waits for slow readers that each of them may have only a little.
+    pub(super) fn is_memory_tight(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.memory().is_tight())
     }
 
     pub(crate) fn message(&self) -> &Message {

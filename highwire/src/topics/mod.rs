@@ -31,12 +31,15 @@
 mod broker;
 mod error;
 mod filter;
+mod histories;
 mod history;
 mod hub;
 mod local;
+mod memory;
 mod message;
 #[cfg(feature = "nats")]
 mod nats;
+mod pace;
 mod presence;
 #[cfg(feature = "redis")]
 mod redis;
@@ -49,6 +52,7 @@ mod tree;
 
 use crate::ws::Message;
 use filter::PRESENCE;
+use histories::IDLE_BYTES;
 use hub::{Hub, lock};
 use presence::MEMBER_BYTES;
 use settings::Rule;
@@ -70,7 +74,8 @@ pub use settings::{Counts, SlowReader, Topic};
 pub use subscription::Subscription;
 
 pub(crate) use message::Published as PublishedMessage;
-pub(crate) use subscriber::Sink;
+pub(crate) use pace::{Pace, returned};
+pub(crate) use subscriber::{Queued, Sink};
 
 /// A set of topics. Clones are cheap and share it. See the [module](self).
 #[derive(Clone)]
@@ -95,6 +100,7 @@ impl Default for Topics {
 pub struct TopicsBuilder {
     rules: Vec<(String, Topic)>,
     broker: Option<Box<dyn Broker>>,
+    idle_histories: usize,
 }
 
 impl fmt::Debug for TopicsBuilder {
@@ -117,6 +123,14 @@ impl TopicsBuilder {
         self
     }
 
+    /// Sets the most bytes of the histories of all topics that have no subscriber; the default is 4 MiB. (A text counts
+    /// about three times.) Clients that reconnect after the last subscriber of a topic has left resume from what is kept.
+    /// If clients choose the names of topics, they also choose how much of this is used.
+    pub fn idle_histories(mut self, bytes: usize) -> TopicsBuilder {
+        self.idle_histories = bytes;
+        self
+    }
+
     /// Creates the topics, and starts the broker, if there is one. It connects in the background: until
     /// [`Topics::is_connected`], publishing fails, and subscribers wait.
     ///
@@ -129,7 +143,7 @@ impl TopicsBuilder {
             assert!(!filter.starts_with('$'), "the filter {filter:?} is invalid: topics of presence have no settings");
             Arc::new(Rule::new(&filter, settings))
         });
-        let hub = Arc::new(Hub::new(rules.collect(), self.broker));
+        let hub = Arc::new(Hub::new(rules.collect(), self.broker, self.idle_histories));
         if let Some(broker) = &hub.broker {
             hub.start_heartbeat();
             broker.start(Link { hub: Arc::downgrade(&hub) });
@@ -146,18 +160,19 @@ impl Topics {
 
     /// Returns a builder for topics with settings.
     pub fn builder() -> TopicsBuilder {
-        TopicsBuilder { rules: Vec::new(), broker: None }
+        TopicsBuilder { rules: Vec::new(), broker: None, idle_histories: IDLE_BYTES }
     }
 
     /// Publishes a text or binary message. It can be called on any thread, and never waits. Returns the message's ID.
     ///
-    /// Without a broker, the message is queued for the subscribers of this worker when this returns, unless 16,384
-    /// deliveries are still to be made, and other workers deliver it in their next turn. With a broker, all subscribers
+    /// Without a broker, the message is queued for the subscribers of this worker when this returns, unless 256
+    /// deliveries were made in this turn of the worker, and other workers deliver it in their next turns. While many messages
+    /// wait to be delivered, a WebSocket whose handler has published gets its next message later. With a broker, all subscribers
     /// get it when the broker returns it. No return value tells whether a client has received it.
     ///
     /// # Errors
-    /// Returns an error if the name or the message is invalid, or if the broker is unavailable. The message is then not
-    /// sent.
+    /// Returns an error if the name or the message is invalid, if the broker is unavailable, or if the memory budget has no
+    /// room. The message is then not sent.
     pub fn publish(&self, topic: &str, message: impl Into<Message>) -> Result<MessageId, PublishError> {
         filter::check_name(topic)?;
         let message = message.into();

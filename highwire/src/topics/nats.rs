@@ -8,8 +8,10 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use highwire_io::random;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -119,7 +121,8 @@ impl Protocol for Server {
                 async {}
             });
         let client = options.connect(self.address.clone()).await.map_err(|error| error.to_string())?;
-        Ok(Connected { server: self.clone(), link, client, events, listeners: HashMap::new() })
+        let (events, listeners) = (RefCell::new(events), RefCell::default());
+        Ok(Connected { server: self.clone(), link, client, events, listeners })
     }
 }
 
@@ -128,14 +131,14 @@ pub(super) struct Connected {
     server: Server,
     link: Link,
     client: Client,
-    events: UnboundedReceiver<Event>,
+    events: RefCell<UnboundedReceiver<Event>>,
     /// The tasks that receive the messages of each filter.
-    listeners: HashMap<String, Vec<AbortHandle>>,
+    listeners: RefCell<HashMap<String, Vec<AbortHandle>>>,
 }
 
 impl Connected {
     /// Waits until the server has done what it was told before, by a message to ourselves.
-    async fn settle(&mut self) -> Result<(), String> {
+    async fn settle(&self) -> Result<(), String> {
         let subject = format!("{}.$settled.{:x}", self.server.prefix, random::system());
         let mut echo = in_time(self.client.subscribe(subject.clone())).await?;
         in_time(self.client.publish(subject, Bytes::new())).await?;
@@ -145,7 +148,7 @@ impl Connected {
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        self.listeners.values().flatten().for_each(AbortHandle::abort);
+        self.listeners.borrow().values().flatten().for_each(AbortHandle::abort);
     }
 }
 
@@ -160,12 +163,15 @@ impl Session for Connected {
         self.client.server_info().max_payload
     }
 
-    async fn subscribe(&mut self, filters: &[(String, bool)]) -> Result<(), String> {
+    async fn subscribe(&self, filters: &[(String, bool)]) -> Result<(), String> {
         for (filter, _) in filters {
+            if self.listeners.borrow().contains_key(filter) {
+                continue;
+            }
             for subject in self.server.subjects(filter) {
                 let messages = in_time(self.client.subscribe(subject)).await?;
                 let task = tokio::spawn(listen(messages, filter.clone(), self.link.clone()));
-                self.listeners.entry(filter.clone()).or_default().push(task.abort_handle());
+                self.listeners.borrow_mut().entry(filter.clone()).or_default().push(task.abort_handle());
             }
         }
         self.settle().await?;
@@ -175,13 +181,15 @@ impl Session for Connected {
         Ok(())
     }
 
-    async fn unsubscribe(&mut self, filter: &str) -> Result<(), String> {
+    async fn unsubscribe(&self, filters: &[String]) -> Result<(), String> {
         // The end of the task drops the subscription, which tells the server.
-        self.listeners.remove(filter).into_iter().flatten().for_each(|task| task.abort());
+        let mut listeners = self.listeners.borrow_mut();
+        let ended = filters.iter().filter_map(|filter| listeners.remove(filter));
+        ended.flatten().for_each(|task| task.abort());
         Ok(())
     }
 
-    async fn publish(&mut self, batch: Vec<Outgoing>) -> Result<(), String> {
+    async fn publish(&self, batch: Vec<Outgoing>) -> Result<(), String> {
         for Outgoing { topic, payload, .. } in batch {
             for subject in self.server.subjects(&topic) {
                 match timeout(STEP, self.client.publish(subject, payload.clone())).await {
@@ -197,9 +205,9 @@ impl Session for Connected {
         Ok(())
     }
 
-    async fn receive(&mut self) -> String {
+    async fn receive(&self) -> String {
         loop {
-            match self.events.recv().await {
+            match poll_fn(|cx| self.events.borrow_mut().poll_recv(cx)).await {
                 // Messages may have been lost. A new session also fetches the histories, which the client's own
                 // reconnection would not do.
                 Some(Event::Disconnected | Event::Closed | Event::Draining) | None => {

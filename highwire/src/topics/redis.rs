@@ -1,13 +1,15 @@
 //! Redis as a broker: PUBLISH and SUBSCRIBE, with histories in lists.
 
 use super::broker::{Broker, BrokerError, Link};
-use super::remote::{Outgoing, Protocol, Remote, STEP, Session, in_time};
+use super::remote::{BATCH, Outgoing, Protocol, Remote, STEP, Session, in_time};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
 use redis::aio::{MultiplexedConnection, PubSubSink, PubSubStream};
 use redis::{AsyncConnectionConfig, Client, Msg, RedisError, cmd, pipe};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
+use std::future::poll_fn;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -141,7 +143,8 @@ impl Protocol for Server {
         let sending = self.client.get_multiplexed_async_connection_with_config(&config).await.map_err(to_say)?;
         let (listening, messages) = self.client.get_async_pubsub().await.map_err(to_say)?.split();
         let check = tokio::spawn(check(sending.clone(), listening.clone()));
-        let patterns = HashMap::new();
+        let (messages, check) = (RefCell::new(messages), RefCell::new(check));
+        let patterns = RefCell::default();
         Ok(Connected { server: self.clone(), link, sending, listening, messages, patterns, check })
     }
 }
@@ -152,16 +155,16 @@ pub(super) struct Connected {
     link: Link,
     sending: MultiplexedConnection,
     listening: PubSubSink,
-    messages: PubSubStream,
+    messages: RefCell<PubSubStream>,
     /// The filters of each pattern to which Redis listens.
-    patterns: HashMap<String, Vec<String>>,
+    patterns: RefCell<HashMap<String, Vec<String>>>,
     /// The task that checks both connections. It ends with the reason if one of them is lost.
-    check: JoinHandle<String>,
+    check: RefCell<JoinHandle<String>>,
 }
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        self.check.abort();
+        self.check.borrow().abort();
     }
 }
 
@@ -180,34 +183,46 @@ async fn check(mut sending: MultiplexedConnection, mut listening: PubSubSink) ->
 }
 
 impl Connected {
-    async fn listen(&mut self, filters: &[(String, bool)]) -> Result<(), String> {
-        let mut channels = Vec::new();
+    async fn listen(&self, filters: &[(String, bool)]) -> Result<(), String> {
+        let (mut channels, mut patterns) = (Vec::new(), Vec::new());
         for (filter, _) in filters {
             match self.server.pattern(filter) {
                 None => channels.push(self.server.channel(filter)),
                 Some(pattern) => {
-                    let known = self.patterns.entry(pattern.clone()).or_default();
-                    known.push(filter.clone());
-                    if known.len() == 1 {
-                        in_time(self.listening.psubscribe(pattern)).await?;
+                    let mut all = self.patterns.borrow_mut();
+                    let known = all.entry(pattern.clone()).or_default();
+                    if known.is_empty() {
+                        patterns.push(pattern);
+                    }
+                    if !known.contains(filter) {
+                        known.push(filter.clone());
                     }
                 }
             }
         }
-        for channels in channels.chunks(HISTORIES) {
-            in_time(self.listening.subscribe(channels)).await?;
+        let mut listening = self.listening.clone();
+        if !patterns.is_empty() {
+            in_time(listening.psubscribe(patterns)).await?;
+        }
+        if !channels.is_empty() {
+            in_time(listening.subscribe(channels)).await?;
         }
         let topics: Vec<_> = filters.iter().filter(|(_, has_history)| *has_history).map(|(topic, _)| topic).collect();
         for topics in topics.chunks(HISTORIES) {
             let mut requests = pipe();
             for topic in topics {
-                requests.cmd("LRANGE").arg(self.server.history(topic)).arg(0).arg(-1);
+                let most = isize::try_from(self.link.history_length(topic)).unwrap_or(isize::MAX);
+                requests.cmd("LRANGE").arg(self.server.history(topic)).arg(-most).arg(-1);
             }
-            let histories: Vec<Vec<Vec<u8>>> = in_time(requests.query_async(&mut self.sending)).await?;
+            let mut sending = self.sending.clone();
+            let histories: Vec<Vec<Vec<u8>>> = in_time(requests.query_async(&mut sending)).await?;
+            if histories.len() != topics.len() {
+                return Err("it has answered another number of histories than was asked".into());
+            }
             // Redis has sent all messages of these histories before it answers this, so they are delivered first, and
             // the histories tell which of them are known.
-            in_time(self.listening.ping::<redis::Value>()).await?;
-            while let Some(Some(message)) = self.messages.next().now_or_never() {
+            in_time(listening.ping::<redis::Value>()).await?;
+            while let Some(Some(message)) = self.next_message().now_or_never() {
                 self.deliver(&message);
             }
             for (topic, kept) in topics.iter().zip(histories) {
@@ -217,26 +232,43 @@ impl Connected {
         Ok(())
     }
 
-    async fn forget(&mut self, filter: &str) -> Result<(), String> {
-        let Some(pattern) = self.server.pattern(filter) else {
-            return in_time(self.listening.unsubscribe(self.server.channel(filter))).await;
-        };
-        if let Some(filters) = self.patterns.get_mut(&pattern) {
-            filters.retain(|known| known != filter);
-            if filters.is_empty() {
-                self.patterns.remove(&pattern);
-                in_time(self.listening.punsubscribe(pattern)).await?;
+    async fn forget(&self, filters: &[String]) -> Result<(), String> {
+        let (mut channels, mut ended) = (Vec::new(), Vec::new());
+        for filter in filters {
+            let Some(pattern) = self.server.pattern(filter) else {
+                channels.push(self.server.channel(filter));
+                continue;
+            };
+            let mut patterns = self.patterns.borrow_mut();
+            if let Some(filters) = patterns.get_mut(&pattern) {
+                filters.retain(|known| known != filter);
+                if filters.is_empty() {
+                    patterns.remove(&pattern);
+                    ended.push(pattern);
+                }
             }
         }
+        let mut listening = self.listening.clone();
+        if !ended.is_empty() {
+            in_time(listening.punsubscribe(ended)).await?;
+        }
+        if !channels.is_empty() {
+            in_time(listening.unsubscribe(channels)).await?;
+        }
         Ok(())
+    }
+
+    /// Waits for the next message. Returns `None` if the connection was closed.
+    async fn next_message(&self) -> Option<Msg> {
+        poll_fn(|cx| self.messages.borrow_mut().poll_next_unpin(cx)).await
     }
 
     fn deliver(&self, message: &Msg) {
         let payload = message.get_payload_bytes();
         match message.get_pattern::<Option<String>>() {
             Ok(Some(pattern)) => {
-                let filters = self.patterns.get(&pattern).into_iter().flatten();
-                filters.for_each(|filter| self.link.received(filter, payload));
+                let filters = self.patterns.borrow().get(&pattern).cloned().unwrap_or_default();
+                filters.iter().for_each(|filter| self.link.received(filter, payload));
             }
             _ => {
                 if let Some(topic) = message.get_channel_name().strip_prefix(&self.server.prefix) {
@@ -252,15 +284,15 @@ impl Session for Connected {
         MOST_BYTES
     }
 
-    async fn subscribe(&mut self, filters: &[(String, bool)]) -> Result<(), String> {
+    async fn subscribe(&self, filters: &[(String, bool)]) -> Result<(), String> {
         self.listen(filters).await
     }
 
-    async fn unsubscribe(&mut self, filter: &str) -> Result<(), String> {
-        self.forget(filter).await
+    async fn unsubscribe(&self, filters: &[String]) -> Result<(), String> {
+        self.forget(filters).await
     }
 
-    async fn publish(&mut self, batch: Vec<Outgoing>) -> Result<(), String> {
+    async fn publish(&self, batch: Vec<Outgoing>) -> Result<(), String> {
         let mut requests = pipe();
         // A refused command, such as one for which Redis has no memory, must not end the connection.
         requests.ignore_errors();
@@ -273,7 +305,8 @@ impl Session for Connected {
                 keep_it.arg(&payload[..]).arg(keep).arg(HISTORY.as_secs()).arg(channel);
             }
         }
-        let results: Vec<Result<redis::Value, RedisError>> = in_time(requests.query_async(&mut self.sending)).await?;
+        let results: Vec<Result<redis::Value, RedisError>> =
+            in_time(requests.query_async(&mut self.sending.clone())).await?;
         let mut refused = results.into_iter().filter_map(Result::err);
         if let Some(error) = refused.next() {
             let count = refused.count() + 1;
@@ -282,14 +315,22 @@ impl Session for Connected {
         Ok(())
     }
 
-    async fn receive(&mut self) -> String {
+    async fn receive(&self) -> String {
+        let mut count = 0;
         loop {
             tokio::select! {
-                message = self.messages.next() => match message {
+                message = self.next_message() => match message {
                     Some(message) => self.deliver(&message),
                     None => return "the connection was closed".into(),
                 },
-                error = &mut self.check => return error.unwrap_or_else(|error| error.to_string()),
+                error = poll_fn(|cx| self.check.borrow_mut().poll_unpin(cx)) => {
+                    return error.unwrap_or_else(|error| error.to_string());
+                }
+            }
+            count += 1;
+            if count % BATCH == 0 {
+                // What is sent has its turn, too.
+                tokio::task::yield_now().await;
             }
         }
     }

@@ -1,14 +1,19 @@
 //! The connection to a broker: one thread that connects, connects again, and moves messages in both directions.
+//!
+//! Messages wait in a queue. Filters do not: the topics record which filters they want, and the thread brings the broker to
+//! that state, in batches, beside the messages. Peers who join and leave faster than the broker follows cause no queue, and
+//! nobody's message waits for them.
 
 use super::broker::{BrokerError, Link};
+use super::hub::lock;
 use bytes::Bytes;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
-use tokio::sync::mpsc::error::TryRecvError;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -34,11 +39,21 @@ pub(super) struct Outgoing {
     pub(super) keep: usize,
 }
 
-#[derive(Debug)]
-enum Command {
-    Publish(Outgoing),
-    Subscribe(String, bool),
-    Unsubscribe(String),
+/// A filter that has a listener in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wish {
+    has_history: bool,
+    /// Differs each time the filter gets its first listener, so that its history is fetched anew.
+    number: u64,
+}
+
+/// The filters that the topics want.
+#[derive(Debug, Default)]
+struct Wanted {
+    filters: HashMap<String, Wish>,
+    /// The filters that were added or removed and that the thread has not seen.
+    changed: HashSet<String>,
+    number: u64,
 }
 
 /// The client of one kind of broker.
@@ -56,23 +71,23 @@ pub(super) trait Session {
     fn most_bytes(&self) -> usize;
 
     /// Listens to at most [`BATCH`] filters, each with true if the broker must report the topic's history
-    /// ([`Link::history`]).
-    fn subscribe(&mut self, filters: &[(String, bool)]) -> impl Future<Output = Result<(), String>>;
+    /// ([`Link::history`]). It may listen to some of them already.
+    fn subscribe(&self, filters: &[(String, bool)]) -> impl Future<Output = Result<(), String>>;
 
-    /// Stops listening to a filter.
-    fn unsubscribe(&mut self, filter: &str) -> impl Future<Output = Result<(), String>>;
+    /// Stops listening to at most [`BATCH`] filters.
+    fn unsubscribe(&self, filters: &[String]) -> impl Future<Output = Result<(), String>>;
 
-    /// Sends messages in this order.
-    fn publish(&mut self, batch: Vec<Outgoing>) -> impl Future<Output = Result<(), String>>;
+    /// Sends messages in this order, while other methods wait.
+    fn publish(&self, batch: Vec<Outgoing>) -> impl Future<Output = Result<(), String>>;
 
-    /// Delivers what arrives, until the connection is lost. It may be dropped while it waits.
-    fn receive(&mut self) -> impl Future<Output = String>;
+    /// Delivers what arrives, until the connection is lost.
+    fn receive(&self) -> impl Future<Output = String>;
 }
 
 /// The queue to the thread of a broker.
 #[derive(Debug, Default)]
 pub(super) struct Remote {
-    commands: OnceLock<UnboundedSender<Command>>,
+    outgoing: OnceLock<UnboundedSender<Outgoing>>,
     shared: Arc<Shared>,
 }
 
@@ -83,16 +98,19 @@ struct Shared {
     bytes: AtomicUsize,
     /// The most bytes of a message.
     most_bytes: AtomicUsize,
+    wanted: Mutex<Wanted>,
+    /// Notified when `wanted` has changed.
+    wishes: Notify,
 }
 
 impl Remote {
     /// Starts the thread.
     pub(super) fn start(&self, protocol: impl Protocol, link: Link) {
-        let (sender, commands) = unbounded_channel();
-        let _ = self.commands.set(sender);
+        let (sender, outgoing) = unbounded_channel();
+        let _ = self.outgoing.set(sender);
         let shared = self.shared.clone();
         let body = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime.block_on(run(protocol, link, commands, shared)),
+            Ok(runtime) => runtime.block_on(run(protocol, link, outgoing, shared)),
             Err(error) => tracing::error!(%error, "the client of a broker cannot start"),
         };
         if let Err(error) = std::thread::Builder::new().name("highwire-broker".into()).spawn(body) {
@@ -112,20 +130,23 @@ impl Remote {
         }
         shared.messages.fetch_add(1, Ordering::Relaxed);
         shared.bytes.fetch_add(payload.len(), Ordering::Relaxed);
-        self.send(Command::Publish(Outgoing { topic: topic.into(), payload, keep }))
+        let outgoing = Outgoing { topic: topic.into(), payload, keep };
+        let sent = self.outgoing.get().and_then(|queue| queue.send(outgoing).ok());
+        // Fails only if the thread has ended, which was logged.
+        sent.ok_or(BrokerError::Unavailable)
     }
 
     pub(super) fn subscribe(&self, filter: &str, has_history: bool) {
-        // Fails only if the thread has ended, which was logged.
-        let _ = self.send(Command::Subscribe(filter.into(), has_history));
+        self.shared.want(filter, |wanted| {
+            wanted.number += 1;
+            wanted.filters.insert(filter.into(), Wish { has_history, number: wanted.number });
+        });
     }
 
     pub(super) fn unsubscribe(&self, filter: &str) {
-        let _ = self.send(Command::Unsubscribe(filter.into()));
-    }
-
-    fn send(&self, command: Command) -> Result<(), BrokerError> {
-        self.commands.get().and_then(|commands| commands.send(command).ok()).ok_or(BrokerError::Unavailable)
+        self.shared.want(filter, |wanted| {
+            wanted.filters.remove(filter);
+        });
     }
 }
 
@@ -134,24 +155,28 @@ impl Shared {
         self.messages.fetch_sub(1, Ordering::Relaxed);
         self.bytes.fetch_sub(outgoing.payload.len(), Ordering::Relaxed);
     }
+
+    fn want(&self, filter: &str, change: impl FnOnce(&mut Wanted)) {
+        let mut wanted = lock(&self.wanted);
+        change(&mut wanted);
+        wanted.changed.insert(filter.into());
+        drop(wanted);
+        self.wishes.notify_one();
+    }
 }
 
-/// The filters that have a listener in this process, with true for topics that have a history.
-type Filters = HashMap<String, bool>;
-
 /// Keeps the connection until the topics are gone.
-async fn run<P: Protocol>(protocol: P, link: Link, mut commands: UnboundedReceiver<Command>, shared: Arc<Shared>) {
-    let mut filters = Filters::new();
+async fn run<P: Protocol>(protocol: P, link: Link, mut outgoing: UnboundedReceiver<Outgoing>, shared: Arc<Shared>) {
     let mut wait = RETRY_FIRST;
     while link.is_alive() {
         let error = match timeout(STEP, protocol.connect(link.clone())).await {
-            Ok(Ok(mut session)) => {
+            Ok(Ok(session)) => {
                 let begun = Instant::now();
                 shared.most_bytes.store(session.most_bytes(), Ordering::Relaxed);
                 shared.is_connected.store(true, Ordering::Release);
                 link.connected();
                 tracing::info!(broker = ?protocol, "connected to the broker");
-                let ended = serve(&mut session, &mut filters, &mut commands, &shared).await;
+                let ended = serve(&session, &mut outgoing, &shared).await;
                 shared.is_connected.store(false, Ordering::Release);
                 link.disconnected();
                 let Err(error) = ended else { return };
@@ -170,11 +195,9 @@ async fn run<P: Protocol>(protocol: P, link: Link, mut commands: UnboundedReceiv
         loop {
             tokio::select! {
                 () = &mut retry => break,
-                command = commands.recv() => match command {
-                    // Messages that were queued when the connection was lost are lost.
-                    Some(Command::Publish(outgoing)) => shared.took(&outgoing),
-                    Some(Command::Subscribe(filter, has_history)) => drop(filters.insert(filter, has_history)),
-                    Some(Command::Unsubscribe(filter)) => drop(filters.remove(&filter)),
+                // Messages that were queued when the connection was lost are lost.
+                lost = outgoing.recv() => match lost {
+                    Some(lost) => shared.took(&lost),
                     None => return,
                 },
             }
@@ -185,70 +208,73 @@ async fn run<P: Protocol>(protocol: P, link: Link, mut commands: UnboundedReceiv
 
 /// Serves a connection until it is lost. Returns `Ok` if the topics are gone.
 async fn serve(
-    session: &mut impl Session,
-    filters: &mut Filters,
-    commands: &mut UnboundedReceiver<Command>,
+    session: &impl Session,
+    outgoing: &mut UnboundedReceiver<Outgoing>,
     shared: &Shared,
 ) -> Result<(), String> {
-    let all: Vec<_> = filters.iter().map(|(filter, has_history)| (filter.clone(), *has_history)).collect();
-    for some in all.chunks(BATCH) {
-        session.subscribe(some).await?;
-    }
-    loop {
-        let first = tokio::select! {
-            error = session.receive() => return Err(error),
-            command = commands.recv() => command,
-        };
-        // Consecutive commands of a kind are done at once.
-        let (mut outgoing, mut begun) = (Vec::new(), Vec::new());
-        let mut next = first;
-        loop {
-            let is_other_kind = match &next {
-                Some(Command::Publish(_)) => !begun.is_empty() || outgoing.len() >= BATCH,
-                Some(Command::Subscribe(..)) => !outgoing.is_empty() || begun.len() >= BATCH,
-                Some(Command::Unsubscribe(_)) | None => !outgoing.is_empty() || !begun.is_empty(),
-            };
-            if is_other_kind {
-                flush(session, &mut outgoing, &mut begun).await?;
-            }
-            match next {
-                Some(Command::Publish(message)) => {
-                    shared.took(&message);
-                    outgoing.push(message);
-                }
-                Some(Command::Subscribe(filter, has_history)) => {
-                    filters.insert(filter.clone(), has_history);
-                    begun.push((filter, has_history));
-                }
-                Some(Command::Unsubscribe(filter)) => {
-                    filters.remove(&filter);
-                    session.unsubscribe(&filter).await?;
-                }
-                None => return Ok(()),
-            }
-            match commands.try_recv() {
-                Ok(command) => next = Some(command),
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => next = None,
-            }
-        }
-        flush(session, &mut outgoing, &mut begun).await?;
+    tokio::select! {
+        error = session.receive() => Err(error),
+        ended = send(session, outgoing, shared) => ended,
+        Err(error) = listen(session, shared) => Err(error),
     }
 }
 
-/// Sends the collected messages, or listens to the collected filters.
-async fn flush(
-    session: &mut impl Session,
-    outgoing: &mut Vec<Outgoing>,
-    begun: &mut Vec<(String, bool)>,
+/// Sends the queued messages.
+async fn send(
+    session: &impl Session,
+    outgoing: &mut UnboundedReceiver<Outgoing>,
+    shared: &Shared,
 ) -> Result<(), String> {
-    if !outgoing.is_empty() {
-        session.publish(std::mem::take(outgoing)).await?;
-    }
-    if !begun.is_empty() {
-        session.subscribe(&std::mem::take(begun)).await?;
+    let mut batch = Vec::new();
+    while outgoing.recv_many(&mut batch, BATCH).await > 0 {
+        batch.iter().for_each(|message| shared.took(message));
+        session.publish(std::mem::take(&mut batch)).await?;
     }
     Ok(())
+}
+
+/// Listens to the filters that the topics want, and to no others.
+async fn listen(session: &impl Session, shared: &Shared) -> Result<(), String> {
+    // The filters to which the broker listens, with the numbers of their wishes.
+    let mut known: HashMap<String, u64> = HashMap::new();
+    {
+        let wanted = &mut *lock(&shared.wanted);
+        wanted.changed.clear();
+        wanted.changed.extend(wanted.filters.keys().cloned());
+    }
+    loop {
+        let (mut begun, mut ended) = (Vec::new(), Vec::new());
+        {
+            let wanted = &mut *lock(&shared.wanted);
+            let some: Vec<String> = wanted.changed.iter().take(BATCH).cloned().collect();
+            for filter in some {
+                wanted.changed.remove(&filter);
+                match wanted.filters.get(&filter) {
+                    Some(wish) if known.insert(filter.clone(), wish.number) != Some(wish.number) => {
+                        begun.push((filter, wish.has_history));
+                    }
+                    None if known.remove(&filter).is_some() => ended.push(filter),
+                    // It came and went.
+                    _ => {}
+                }
+            }
+            if wanted.changed.capacity() > 64 * BATCH && wanted.changed.is_empty() {
+                // A flood of filters must not stay in memory.
+                wanted.changed = HashSet::new();
+                wanted.filters.shrink_to_fit();
+            }
+        }
+        if !begun.is_empty() {
+            session.subscribe(&begun).await?;
+        }
+        if !ended.is_empty() {
+            session.unsubscribe(&ended).await?;
+        }
+        let has_more = !lock(&shared.wanted).changed.is_empty();
+        if !has_more {
+            shared.wishes.notified().await;
+        }
+    }
 }
 
 /// Performs a step of a session within [`STEP`].

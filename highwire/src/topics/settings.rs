@@ -12,6 +12,9 @@ const QUEUE_MESSAGES: usize = 256;
 /// The most bytes that may wait for a subscriber, except that one message may always wait.
 pub(super) const QUEUE_BYTES: usize = 1024 * 1024;
 
+/// The most bytes that may wait for a subscriber while much waits for slow readers.
+pub(super) const QUEUE_BYTES_TIGHT: usize = 64 * 1024;
+
 type Format = Arc<dyn Fn(&str, MessageId, &Message) -> Message + Send + Sync>;
 
 /// What happens when a message arrives for a subscriber that has too many waiting messages. `docs/topics.md` compares
@@ -63,16 +66,20 @@ impl Topic {
     }
 
     /// Sets the most messages that may wait for a subscriber; the default is 256, and 0 counts as 1. Their bytes are
-    /// limited to 1 MiB, except that one message may always wait. Messages from the history do not count. For a
-    /// WebSocket or an event stream, 64 KiB more wait in its connection.
+    /// limited to 1 MiB, and to 64 KiB while more than 4 MiB wait for the slow readers of all topics, except that one
+    /// message may always wait. All subscriptions of a WebSocket share the 1 MiB. Messages from the history do not count.
+    /// For a WebSocket or an event stream, 64 KiB more wait in its connection.
     pub fn queue(mut self, messages: usize) -> Topic {
         self.most_waiting = Some(messages.max(1));
         self
     }
 
     /// Keeps the last messages of each topic, none by default, so that subscribers can begin with them or resume after
-    /// a message that they know. They are in memory, at most 4 MiB of each topic and 256 MiB in all (a text counts
-    /// about three times), and without a broker of at most 10,000 topics.
+    /// a message that they know. They are in memory, at most 4 MiB of each topic, and 256 MiB or an eighth of the server's
+    /// memory budget in all (a text counts about three times), and without a broker of at most 10,000 topics. The
+    /// histories of topics without a subscriber hold at most 4 MiB together
+    /// ([`TopicsBuilder::idle_histories`](super::TopicsBuilder::idle_histories)). Beyond these bounds, those that were not
+    /// used for the longest time are dropped.
     pub fn history(mut self, messages: usize) -> Topic {
         self.history = messages;
         self

@@ -2,10 +2,10 @@
 
 use super::history::{History, Start};
 use super::message::{Delivery, Published};
-use super::settings::{QUEUE_BYTES, SlowReader};
-use std::cell::RefCell;
+use super::settings::{QUEUE_BYTES, QUEUE_BYTES_TIGHT, SlowReader};
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::rc::Weak;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
@@ -19,73 +19,99 @@ pub(crate) trait Sink {
     fn wake(&self);
 }
 
+/// The number of bytes of messages that wait for all subscriptions of a receiver.
+pub(crate) type Queued = Rc<Cell<usize>>;
+
 /// The state of a subscription that the worker's tree and the subscription share.
 pub(crate) struct Subscriber {
     state: RefCell<State>,
 }
 
-#[derive(Default)]
 struct State {
-    /// The waiting messages, each with true if messages before it were lost.
-    waiting: VecDeque<(Arc<Published>, bool)>,
-    /// The number of bytes that the waiting messages hold.
+    reader: Reader,
+    /// The waiting messages, and what waits for the topic's history; `None` if there is neither.
+    waiting: Option<Box<Waiting>>,
+    /// True if messages behind the waiting ones were lost.
+    missed: bool,
+    /// True if the subscription has ended, because its reader was slow or has let it go.
+    is_cut: bool,
+    /// For a subscription that began with the topic's history: the place up to which messages were delivered.
+    place: Option<u64>,
+}
+
+/// Who takes the messages.
+enum Reader {
+    Sink {
+        sink: Weak<dyn Sink>,
+        queued: Queued,
+    },
+    /// A task that waits for the next message, if it does.
+    Task(Option<Waker>),
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// The messages, each with true if messages before it were lost.
+    messages: VecDeque<(Arc<Published>, bool)>,
+    /// The number of bytes that the messages hold.
     bytes: usize,
     /// The number of messages at the front that are from the topic's history, and their bytes. They were asked for, so
     /// they do not count as those of a slow reader.
     replayed: (usize, usize),
-    /// True if messages behind the waiting ones were lost.
-    missed: bool,
-    /// For a subscription that began with the topic's history: the place up to which messages were delivered.
-    place: Option<u64>,
     /// The start of a subscription that waits for the topic's history.
     start: Option<Start>,
-    /// True if the subscription has ended because its reader was slow.
-    is_cut: bool,
-    waker: Option<Waker>,
-    sink: Option<Weak<dyn Sink>>,
 }
 
 impl Subscriber {
-    pub(super) fn new(sink: Option<Weak<dyn Sink>>) -> Subscriber {
-        Subscriber { state: RefCell::new(State { sink, ..State::default() }) }
+    pub(super) fn new(sink: Option<(Weak<dyn Sink>, Queued)>) -> Subscriber {
+        let reader = match sink {
+            Some((sink, queued)) => Reader::Sink { sink, queued },
+            None => Reader::Task(None),
+        };
+        Subscriber { state: RefCell::new(State { reader, waiting: None, missed: false, is_cut: false, place: None }) }
     }
 
     /// Makes the subscription wait for the topic's history.
     pub(super) fn wait_for_history(&self, start: Start) {
-        self.state.borrow_mut().start = Some(start);
+        self.state.borrow_mut().waiting().start = Some(start);
     }
 
     /// Returns the start of a subscription that has waited for the topic's history.
     pub(super) fn take_start(&self) -> Option<Start> {
-        self.state.borrow_mut().start.take()
+        self.state.borrow_mut().waiting.as_mut()?.start.take()
     }
 
-    /// Adds the messages of the topic's history.
-    pub(super) fn replay(&self, history: &History, start: Start) {
+    /// Adds the messages of the topic's history. Returns their number.
+    pub(super) fn replay(&self, history: &History, start: Start) -> usize {
         let (messages, missed, place) = history.since(start);
         let mut state = self.state.borrow_mut();
         state.missed |= missed;
+        let mut count = 0;
         for published in messages {
-            state.replayed.0 += 1;
-            state.replayed.1 += published.cost();
+            let waiting = state.waiting();
+            waiting.replayed.0 += 1;
+            waiting.replayed.1 += published.cost();
             state.push(published);
+            count += 1;
         }
         // A client that resumes after an unknown message must not be disconnected for it again and again.
-        state.missed &= state.sink.is_none();
+        state.missed &= !state.has_sink();
         state.place = Some(place);
         state.wake();
+        count
     }
 
     /// Records that messages were lost. If `has_history` is false, only of topics without a history.
     pub(super) fn miss(&self, has_history: bool) {
         let mut state = self.state.borrow_mut();
-        state.missed |= has_history || (state.place.is_none() && state.start.is_none());
+        let awaits_history = state.waiting.as_ref().is_some_and(|waiting| waiting.start.is_some());
+        state.missed |= has_history || (state.place.is_none() && !awaits_history);
     }
 
     /// Delivers a message, or keeps it until there is room.
     pub(super) fn deliver(&self, published: &Arc<Published>) {
         let mut state = self.state.borrow_mut();
-        if state.is_cut || state.start.is_some() {
+        if state.is_cut || state.waiting.as_ref().is_some_and(|waiting| waiting.start.is_some()) {
             return;
         }
         if let Some(place) = &mut state.place {
@@ -96,12 +122,12 @@ impl Subscriber {
             *place = published.place;
         }
         let is_gap = state.missed || published.follows_gap;
-        if is_gap && state.sink.is_some() && published.rule.settings.slow_reader == SlowReader::Disconnect {
+        if is_gap && state.has_sink() && published.rule.settings.slow_reader == SlowReader::Disconnect {
             // A frame cannot say that messages were lost, but a client that connects again and resumes gets them.
             return state.cut(published);
         }
-        if state.waiting.is_empty()
-            && let Some(sink) = &state.sink
+        if state.is_empty()
+            && let Reader::Sink { sink, .. } = &state.reader
             && sink.upgrade().is_none_or(|sink| sink.take(published))
         {
             state.missed = false;
@@ -119,14 +145,17 @@ impl Subscriber {
         if state.is_cut {
             return Poll::Ready(None);
         }
-        state.waker = Some(cx.waker().clone());
+        if let Reader::Task(waker) = &mut state.reader {
+            *waker = Some(cx.waker().clone());
+        }
         Poll::Pending
     }
 
     /// Gives waiting messages to the sink while it has room. Returns false if messages are left.
     pub(crate) fn flush(&self, sink: &dyn Sink) -> bool {
         loop {
-            let Some((published, _)) = self.state.borrow().waiting.front().cloned() else { return true };
+            let first = self.state.borrow().waiting.as_ref().and_then(|waiting| waiting.messages.front().cloned());
+            let Some((published, _)) = first else { return true };
             if !sink.take(&published) {
                 return false;
             }
@@ -139,39 +168,75 @@ impl Subscriber {
         self.state.borrow().is_cut
     }
 
-    /// Returns about how many bytes wait.
-    pub(crate) fn held(&self) -> usize {
-        self.state.borrow().bytes
+    /// Ends the subscription, because its reader has let it go. A message that is being delivered no longer reaches it.
+    pub(super) fn end(&self) {
+        self.state.borrow_mut().clear();
     }
 }
 
 impl State {
+    fn waiting(&mut self) -> &mut Waiting {
+        self.waiting.get_or_insert_default()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.as_ref().is_none_or(|waiting| waiting.messages.is_empty())
+    }
+
+    fn has_sink(&self) -> bool {
+        matches!(self.reader, Reader::Sink { .. })
+    }
+
+    /// Counts bytes that wait more, or that no longer wait, for all subscriptions of the receiver.
+    fn count(&self, added: usize, removed: usize) {
+        if let Reader::Sink { queued, .. } = &self.reader {
+            queued.set((queued.get() + added).saturating_sub(removed));
+        }
+    }
+
+    /// Returns true if a message must not wait behind those that wait already.
+    fn is_full(&self, published: &Published) -> bool {
+        let (mut count, mut bytes) = (0, 0);
+        if let Some(waiting) = &self.waiting {
+            count = waiting.messages.len() - waiting.replayed.0;
+            bytes = waiting.bytes - waiting.replayed.1;
+        }
+        let others =
+            if let Reader::Sink { queued, .. } = &self.reader { queued.get().saturating_sub(bytes) } else { 0 };
+        let most = if published.is_memory_tight() { QUEUE_BYTES_TIGHT } else { QUEUE_BYTES };
+        let cost = published.cost();
+        (count > 0 && (count >= published.rule.settings.most_waiting() || bytes + cost > most))
+            || (others > 0 && others + bytes + cost > QUEUE_BYTES)
+    }
+
     /// Adds a message behind the waiting ones, as the topic's policy for slow readers permits.
     fn add(&mut self, published: &Arc<Published>) {
-        let settings = &published.rule.settings;
+        let policy = published.rule.settings.slow_reader;
         let dropped = &published.rule.dropped;
-        if settings.slow_reader == SlowReader::LatestOnly
+        if policy == SlowReader::LatestOnly
+            && let Some(waiting) = &self.waiting
             && let Some(at) =
-                (self.replayed.0..self.waiting.len()).find(|at| self.waiting[*at].0.topic == published.topic)
+                (waiting.replayed.0..waiting.messages.len()).find(|at| waiting.messages[*at].0.topic == published.topic)
         {
             self.remove(at);
             dropped.fetch_add(1, Ordering::Relaxed);
         }
-        while let count = self.waiting.len() - self.replayed.0
-            && let bytes = self.bytes - self.replayed.1
-            && count > 0
-            && (count >= settings.most_waiting() || bytes + published.cost() > QUEUE_BYTES)
-        {
-            match settings.slow_reader {
-                SlowReader::DropOldest | SlowReader::LatestOnly => self.remove(self.replayed.0),
-                SlowReader::DropNewest => {
+        while self.is_full(published) {
+            let oldest = self.waiting.as_ref().map(|waiting| waiting.replayed.0);
+            let oldest = oldest.filter(|&at| self.waiting.as_ref().is_some_and(|waiting| at < waiting.messages.len()));
+            dropped.fetch_add(1, Ordering::Relaxed);
+            match (policy, oldest) {
+                (SlowReader::Disconnect, _) => {
+                    dropped.fetch_sub(1, Ordering::Relaxed);
+                    return self.cut(published);
+                }
+                (SlowReader::DropOldest | SlowReader::LatestOnly, Some(oldest)) => self.remove(oldest),
+                // The messages of the receiver's other subscriptions leave no room.
+                (SlowReader::DropNewest, _) | (_, None) => {
                     self.missed = true;
-                    dropped.fetch_add(1, Ordering::Relaxed);
                     return;
                 }
-                SlowReader::Disconnect => return self.cut(published),
             }
-            dropped.fetch_add(1, Ordering::Relaxed);
         }
         self.push(published.clone());
         self.wake();
@@ -180,44 +245,56 @@ impl State {
     /// Ends the subscription because of a message that cannot be delivered.
     fn cut(&mut self, published: &Published) {
         published.rule.disconnected.fetch_add(1, Ordering::Relaxed);
-        (self.is_cut, self.bytes, self.replayed) = (true, 0, (0, 0));
-        self.waiting = VecDeque::new();
+        self.clear();
         self.wake();
+    }
+
+    fn clear(&mut self) {
+        self.is_cut = true;
+        if let Some(waiting) = self.waiting.take() {
+            self.count(0, waiting.bytes);
+        }
     }
 
     /// Removes a waiting message. Messages are then missed before its successor.
     fn remove(&mut self, at: usize) {
-        let Some((removed, _)) = self.waiting.remove(at) else { return };
-        self.bytes -= removed.cost();
-        match self.waiting.get_mut(at) {
+        let waiting = self.waiting();
+        let Some((removed, _)) = waiting.messages.remove(at) else { return };
+        waiting.bytes -= removed.cost();
+        match waiting.messages.get_mut(at) {
             Some((_, missed)) => *missed = true,
             None => self.missed = true,
         }
+        self.count(0, removed.cost());
     }
 
     fn push(&mut self, published: Arc<Published>) {
-        self.bytes += published.cost();
+        self.count(published.cost(), 0);
         let missed = std::mem::take(&mut self.missed) || published.follows_gap;
-        self.waiting.push_back((published, missed));
+        let waiting = self.waiting();
+        waiting.bytes += published.cost();
+        waiting.messages.push_back((published, missed));
     }
 
     fn pop(&mut self) -> Option<Delivery> {
-        let (published, missed) = self.waiting.pop_front()?;
-        self.bytes -= published.cost();
-        if self.replayed.0 > 0 {
-            self.replayed.0 -= 1;
-            self.replayed.1 -= published.cost();
+        let waiting = self.waiting.as_mut()?;
+        let (published, missed) = waiting.messages.pop_front()?;
+        waiting.bytes -= published.cost();
+        if waiting.replayed.0 > 0 {
+            waiting.replayed.0 -= 1;
+            waiting.replayed.1 -= published.cost();
         }
-        if self.waiting.is_empty() {
-            self.waiting = VecDeque::new();
+        if waiting.messages.is_empty() && waiting.start.is_none() {
+            self.waiting = None;
         }
+        self.count(0, published.cost());
         Some(Delivery { published, missed })
     }
 
     fn wake(&mut self) {
-        self.waker.take().into_iter().for_each(Waker::wake);
-        if let Some(sink) = self.sink.as_ref().and_then(Weak::upgrade) {
-            sink.wake();
+        match &mut self.reader {
+            Reader::Task(waker) => waker.take().into_iter().for_each(Waker::wake),
+            Reader::Sink { sink, .. } => sink.upgrade().into_iter().for_each(|sink| sink.wake()),
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Subscriptions, and event streams of topics.
 
+use super::histories::Kept;
 use super::history::Start;
-use super::hub::{Hub, lock};
+use super::hub::Hub;
 use super::local::Local;
 use super::message::Delivery;
-use super::subscriber::{Sink, Subscriber};
-use super::tree::Key;
+use super::subscriber::{Queued, Sink, Subscriber};
+use super::tree::{Key, cost};
 use super::{SubscribeError, Topics};
 use crate::sse::{self, Event, LastEventId};
 use crate::{Response, body};
@@ -41,9 +42,11 @@ use std::task::{Context, Poll, ready};
 #[must_use]
 pub struct Subscription {
     local: Rc<Local>,
-    filter: String,
+    filter: Rc<str>,
     subscriber: Rc<Subscriber>,
     key: Key,
+    /// The topic's history, which is kept as long as it has a subscriber.
+    history: Option<Arc<Kept>>,
 }
 
 impl fmt::Debug for Subscription {
@@ -58,7 +61,7 @@ impl Subscription {
         hub: &Arc<Hub>,
         filter: &str,
         start: Start,
-        sink: Option<Weak<dyn Sink>>,
+        sink: Option<(Weak<dyn Sink>, Queued)>,
     ) -> Result<Subscription, SubscribeError> {
         let has_history = hub.has_history(filter)?;
         if !has_history && start != Start::Next {
@@ -67,17 +70,28 @@ impl Subscription {
         let local = Local::get_or_create(hub);
         let subscriber = Rc::new(Subscriber::new(sink));
         hub.listen(filter, has_history);
-        let history = has_history.then(|| hub.history(&filter.into(), hub.rule(filter)));
-        // The lock is held until the subscriber is added: messages that are published later go to the worker's mailbox.
-        let history = history.as_deref().map(lock);
-        match &history {
-            Some(history) if history.is_complete => subscriber.replay(history, start),
-            Some(_) => subscriber.wait_for_history(start),
-            None => {}
-        }
-        let key = local.add(filter, subscriber.clone());
-        drop(history);
-        Ok(Subscription { local, filter: filter.into(), subscriber, key })
+        let filter: Rc<str> = filter.into();
+        let history = has_history.then(|| hub.history(&(&*filter).into(), hub.rule(&filter)));
+        let key = match &history {
+            // The lock is held until the subscriber is added: messages that are published later go to the worker's
+            // mailbox.
+            Some(kept) => hub.histories.change(kept, |history| {
+                history.listeners += 1;
+                if history.is_complete {
+                    subscriber.replay(history, start);
+                } else {
+                    subscriber.wait_for_history(start);
+                }
+                local.add(&filter, subscriber.clone())
+            }),
+            None => local.add(&filter, subscriber.clone()),
+        };
+        Ok(Subscription { local, filter, subscriber, key, history })
+    }
+
+    /// Returns about how many bytes the subscription holds, without messages.
+    pub(crate) fn cost(&self) -> usize {
+        cost(&self.filter)
     }
 
     /// Returns the filter.
@@ -102,7 +116,7 @@ impl Subscription {
 
     /// Returns true if this is a subscription of a hub to a filter.
     pub(crate) fn is_of(&self, hub: &Arc<Hub>, filter: &str) -> bool {
-        Arc::ptr_eq(&self.local.hub, hub) && self.filter == filter
+        Arc::ptr_eq(&self.local.hub, hub) && *self.filter == *filter
     }
 }
 
@@ -115,8 +129,14 @@ impl Stream for Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
+        self.subscriber.end();
         self.local.remove(&self.filter, self.key);
-        self.local.hub.unlisten(&self.filter);
+        let hub = &self.local.hub;
+        if let Some(kept) = &self.history {
+            hub.histories.change(kept, |history| history.listeners -= 1);
+            hub.histories.keep_bounds();
+        }
+        hub.unlisten(&self.filter);
     }
 }
 

@@ -4,6 +4,7 @@ use super::large;
 use super::message::{CloseFrame, Error, Failure, Message, Part, Utf8Bytes};
 use super::socket::{Core, WebSocket, WebSocketSender};
 use super::upgrade::Settings;
+use crate::topics::{Pace, returned};
 use bytes::{Buf, Bytes, BytesMut};
 use highwire_engine::raw::{Ended, RawReader};
 use highwire_engine::time::{Sleep, sleep};
@@ -25,6 +26,10 @@ const COPIED_BYTES: usize = 4096;
 
 /// The most messages that [`WebSocketReceiver::recv`] returns without giving other connections their turn.
 const MESSAGES_A_TURN: u32 = 64;
+
+/// The same number while messages of subscriptions wait because the connection has no room. It has room again when it has
+/// sent what was written, which is after its turn. A handler that publishes to its own topic would otherwise fill its queue.
+const MESSAGES_A_TURN_BEHIND: u32 = 4;
 
 /// The most bytes of these messages. A small compressed message may be inflated to a long one, which takes time.
 const BYTES_A_TURN: u32 = 256 * 1024;
@@ -53,6 +58,8 @@ struct Receiving {
     kept: usize,
     /// The number of messages and of their bytes returned since the last wait.
     streak: (u32, u32),
+    /// Holds the handler up if it publishes more than is delivered.
+    pace: Pace,
     /// True if no more messages will be returned.
     is_over: bool,
     /// The time after which a silent peer gets a Ping frame, in milliseconds.
@@ -103,6 +110,7 @@ impl WebSocketReceiver {
             }),
             kept: 0,
             streak: (0, 0),
+            pace: Pace::default(),
             is_over: false,
             ping_interval: settings.ping_interval.map(|interval| {
                 let most = u32::MAX / 2;
@@ -196,7 +204,14 @@ impl Receiving {
 
     /// Polls for the next part, unless other connections must have their turn first.
     fn poll_in_turn(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
-        let polled = if self.streak.0 >= MESSAGES_A_TURN || self.streak.1 >= BYTES_A_TURN {
+        let address = std::ptr::from_ref(self) as usize;
+        self.send_subscribed(cx);
+        let most = if self.core.borrow().is_behind { MESSAGES_A_TURN_BEHIND } else { MESSAGES_A_TURN };
+        let polled = if self.pace.must_wait(address, cx) {
+            // What was received waits until the messages that its handler has published are delivered.
+            self.core.borrow_mut().see_drain();
+            self.poll_alarm(cx)
+        } else if self.streak.0 >= most || self.streak.1 >= BYTES_A_TURN {
             cx.waker().wake_by_ref();
             // A peer that always has another message must not escape the deadlines.
             self.core.borrow_mut().see_drain();
@@ -208,6 +223,7 @@ impl Receiving {
             Poll::Pending => self.streak = (0, 0),
             Poll::Ready(Some(Ok(part))) => {
                 self.streak.0 += 1;
+                returned(address);
                 let length = if let Part::Data { bytes, .. } = part { bytes.len() } else { 0 };
                 self.streak.1 = self.streak.1.saturating_add(u32::try_from(length).unwrap_or(u32::MAX));
             }
@@ -235,7 +251,6 @@ impl Receiving {
                 (arriving.window, arriving.window_held) = (BytesMut::new(), 0);
             }
             self.core.borrow_mut().answer_ping(cx);
-            self.send_subscribed(cx);
             match self.reader.poll_read_mut(cx) {
                 Poll::Ready(Ok(Some(bytes))) => self.add(bytes),
                 Poll::Ready(Ok(None)) if self.reader.ended() == Some(Ended::Draining) => {
@@ -260,13 +275,17 @@ impl Receiving {
         // They are taken out, because each message is given to the connection anew.
         let Some(mut subscriptions) = self.core.borrow_mut().subscriptions.take() else { return };
         let mut is_behind = false;
-        for subscription in subscriptions.iter() {
+        for subscription in &subscriptions.all {
             is_behind |= !subscription.subscriber().flush(&*self.core);
         }
-        let count = subscriptions.len();
-        subscriptions.retain(|subscription| !subscription.subscriber().is_cut());
+        let count = subscriptions.all.len();
+        subscriptions.all.retain(|subscription| !subscription.subscriber().is_cut());
+        let is_cut = subscriptions.all.len() < count;
+        if is_cut {
+            subscriptions.count();
+        }
         let mut core = self.core.borrow_mut();
-        if subscriptions.len() < count {
+        if is_cut {
             core.close(code::POLICY, "messages are read too slowly");
         }
         (core.subscriptions, core.is_behind) = (Some(subscriptions), is_behind);

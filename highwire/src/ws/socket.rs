@@ -4,7 +4,7 @@ use super::deflate::{Codec, Inflated};
 use super::message::{CloseFrame, Error, Failure, Message, Part};
 use super::receiver::WebSocketReceiver;
 use super::upgrade::Settings;
-use crate::topics::{PublishedMessage, Sink, Start, SubscribeError, Subscription, Topics};
+use crate::topics::{PublishedMessage, Queued, Sink, Start, SubscribeError, Subscription, Topics};
 use bytes::{Bytes, BytesMut};
 use highwire_engine::context;
 use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter};
@@ -56,10 +56,27 @@ pub(super) struct Core {
     /// State that most connections do not have; `None` without a subprotocol and before a Close frame is sent.
     rare: Option<Box<Rare>>,
     /// Usually there are none, so they are in a box.
-    #[expect(clippy::box_collection, reason = "a box has a third of the size, and usually there is none")]
-    pub(super) subscriptions: Option<Box<Vec<Subscription>>>,
+    pub(super) subscriptions: Option<Box<Subscriptions>>,
     /// True if messages of subscriptions may wait because the connection had no room.
     pub(super) is_behind: bool,
+}
+
+/// The subscriptions of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Subscriptions {
+    pub(super) all: Vec<Subscription>,
+    /// About the number of bytes that they hold, without messages.
+    pub(super) bytes: usize,
+    /// The number of bytes of their waiting messages.
+    queued: Queued,
+}
+
+impl Subscriptions {
+    /// Counts what they hold.
+    pub(super) fn count(&mut self) {
+        self.bytes = self.all.iter().map(Subscription::cost).sum();
+        self.all.shrink_to(self.all.len() * 2);
+    }
 }
 
 /// State of a connection that is not there until it closes, or at all.
@@ -210,13 +227,23 @@ impl WebSocketSender {
     /// As [`Topics::subscribe`], and if the connection has 1,000 subscriptions.
     pub fn subscribe(&self, topics: &Topics, filter: &str, start: Start) -> Result<(), SubscribeError> {
         let sink: Rc<dyn Sink> = self.core.clone();
-        if self.core.borrow().subscriptions.as_ref().map_or(0, |all| all.len()) >= SUBSCRIPTIONS {
-            return Err(SubscribeError::TooMany);
-        }
-        let subscription = Subscription::new(topics.hub(), filter, start, Some(Rc::downgrade(&sink)))?;
+        let queued = {
+            let mut core = self.core.borrow_mut();
+            let known = core.subscriptions.get_or_insert_default();
+            if known.all.len() >= SUBSCRIPTIONS {
+                return Err(SubscribeError::TooMany);
+            }
+            known.queued.clone()
+        };
+        let subscription = Subscription::new(topics.hub(), filter, start, Some((Rc::downgrade(&sink), queued)))?;
         drop(self.remove(topics, filter));
         subscription.subscriber().flush(&*sink);
-        self.core.borrow_mut().subscriptions.get_or_insert_default().push(subscription);
+        let mut core = self.core.borrow_mut();
+        let known = core.subscriptions.get_or_insert_default();
+        known.bytes += subscription.cost();
+        known.all.push(subscription);
+        // The receiver tells the connection what is held.
+        core.writer.wake_reader();
         Ok(())
     }
 
@@ -228,8 +255,10 @@ impl WebSocketSender {
     fn remove(&self, topics: &Topics, filter: &str) -> Option<Subscription> {
         let mut core = self.core.borrow_mut();
         let subscriptions = core.subscriptions.as_mut()?;
-        let at = subscriptions.iter().position(|known| known.is_of(topics.hub(), filter))?;
-        Some(subscriptions.swap_remove(at))
+        let at = subscriptions.all.iter().position(|known| known.is_of(topics.hub(), filter))?;
+        let removed = subscriptions.all.swap_remove(at);
+        subscriptions.bytes -= removed.cost();
+        Some(removed)
     }
 }
 
@@ -286,9 +315,8 @@ impl Core {
 
     /// Returns about how many bytes are held, besides those that the stream holds.
     pub(super) fn held(&self) -> usize {
-        let waiting = self.subscriptions.iter().flat_map(|all| all.iter()).filter(|_| self.is_behind);
-        self.codec.as_ref().map_or(0, |codec| codec.held())
-            + waiting.map(|subscription| subscription.subscriber().held()).sum::<usize>()
+        // Waiting messages of subscriptions are charged by the topics.
+        self.codec.as_ref().map_or(0, |codec| codec.held()) + self.subscriptions.as_ref().map_or(0, |all| all.bytes)
     }
 
     pub(super) fn send(&mut self, message: Message) -> Result<(), Error> {

@@ -16,3 +16,8 @@ pub(crate) fn share_heap() {}
 
 /// Does nothing, because `malloc_trim` is a function of glibc.
 pub(crate) fn trim() {}
+
+/// Returns `None`, because [`trim`] does nothing.
+pub(crate) fn resident() -> Option<usize> {
+    None
+}

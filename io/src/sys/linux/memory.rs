@@ -62,6 +62,20 @@ pub(crate) fn trim() {
     }
 }
 
+/// Returns the number of bytes of the process's own memory, or `None` if [`share_heap`] was not called.
+pub(crate) fn resident() -> Option<usize> {
+    #[cfg(target_env = "gnu")]
+    if SHARED.load(Ordering::Relaxed) {
+        let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
+        let mut pages = pages.split(' ').skip(1).map_while(|pages| pages.trim().parse::<usize>().ok());
+        let (all, of_files) = (pages.next()?, pages.next()?);
+        // SAFETY: the call takes a number and has no preconditions.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+        return Some(all.saturating_sub(of_files) * page);
+    }
+    None
+}
+
 /// Returns the smallest memory limit of the process's cgroups and their ancestors (cgroup versions 1 and 2), or `None`
 /// if no limit is found.
 fn cgroup() -> Option<usize> {

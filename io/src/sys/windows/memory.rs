@@ -21,3 +21,7 @@ pub(crate) fn reserve_descriptors(_: usize) {}
 pub(crate) fn share_heap() {}
 
 pub(crate) fn trim() {}
+
+pub(crate) fn resident() -> Option<usize> {
+    None
+}
