@@ -4,6 +4,7 @@
 //! and its inflater, and a connection holds no memory for them. With context takeover, the connection keeps its own.
 
 use super::message::Failure;
+use bytes::Bytes;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use highwire_proto::ws::deflate::{Agreement, Parameters, TAIL, WINDOW_BITS_MOST, WINDOW_BITS_TO_SEND};
 use highwire_proto::ws::{Kind, Utf8, code};
@@ -11,6 +12,16 @@ use std::cell::RefCell;
 
 /// The length in bytes from which messages are compressed by default. Shorter messages become hardly shorter.
 const THRESHOLD_BYTES: usize = 128;
+
+/// A longer message is deflated in slices of this many bytes, each of which takes about half a millisecond, so that others
+/// have their turn in between. A longer message of a topic is sent as it is, because all its receivers wait for it.
+const SLICE_BYTES: usize = 16 * 1024;
+const SHARED_BYTES: usize = 2 * SLICE_BYTES;
+
+/// From this length on, a message is deflated at the lowest level: it takes a quarter of the time, and its peer has sent a
+/// small part of what it costs.
+const LONG_BYTES: usize = 4 * SLICE_BYTES;
+const LONG_LEVEL: u32 = 1;
 
 /// The default level.
 pub(super) const LEVEL: u32 = 6;
@@ -28,15 +39,17 @@ pub(super) const PART_BYTES: usize = 64 * 1024;
 const ROOM_BYTES: usize = 1024;
 
 thread_local! {
-    static DEFLATERS: RefCell<Vec<Deflater>> = const { RefCell::new(Vec::new()) };
+    #[expect(clippy::vec_box, reason = "a connection takes the box")]
+    static DEFLATERS: RefCell<Vec<Box<Deflater>>> = const { RefCell::new(Vec::new()) };
     static INFLATER: RefCell<Option<Box<Decompress>>> = const { RefCell::new(None) };
 }
 
 /// Settings of permessage-deflate for [`WebSocketUpgrade::deflate`](super::WebSocketUpgrade::deflate).
 ///
 /// By default, neither end refers to its earlier messages (no context takeover), messages of 128 bytes or more are
-/// compressed, and the level is 6. Messages of [topics](crate::topics) are compressed once for all connections, at
-/// level 6, and only for those without context takeover and with the full window; others get them uncompressed. A
+/// compressed, and the level is 6, or 1 for those of 64 KiB or more. Messages of [topics](crate::topics) of up to 32 KiB are
+/// compressed once for all connections, at level 6, and only for those without context takeover and with the full window;
+/// others get them uncompressed. Of the WebSockets on one HTTP/2 connection, four may have context takeover. A
 /// secret and text of an attacker should not be in the same compressed message, because its length can then reveal the
 /// secret; with context takeover, this also holds for different messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +128,25 @@ pub(super) struct Codec {
     /// The most inflated bytes of a message.
     message_bytes: u64,
     message: Incomplete,
+    /// The message that is being deflated in slices.
+    deflating: Option<Box<Deflating>>,
+}
+
+/// A message that is being deflated in slices.
+struct Deflating {
+    kind: Kind,
+    message: Bytes,
+    at: usize,
+    out: Vec<u8>,
+    deflater: Box<Deflater>,
+}
+
+/// A message that was deflated in slices.
+pub(super) struct Deflated {
+    pub(super) kind: Kind,
+    pub(super) message: Bytes,
+    /// The deflated bytes; `None` if the message should be sent as it is.
+    pub(super) deflated: Option<Vec<u8>>,
 }
 
 /// The part of a message that was inflated.
@@ -167,6 +199,7 @@ impl Codec {
             inflater: None,
             message_bytes,
             message: Incomplete::default(),
+            deflating: None,
         }
     }
 
@@ -183,7 +216,13 @@ impl Codec {
 
     /// Returns true if a message of this length can be sent as one that was deflated for all connections.
     pub(super) fn takes_shared(&self, length: usize) -> bool {
-        !self.sends_takeover && self.sent_window_bits == WINDOW_BITS_MOST && length >= self.threshold
+        let is_of_length = (self.threshold..=SHARED_BYTES).contains(&length);
+        !self.sends_takeover && self.sent_window_bits == WINDOW_BITS_MOST && is_of_length
+    }
+
+    /// Returns true if the connection holds states between messages.
+    pub(super) fn has_takeover(&self) -> bool {
+        self.sends_takeover || self.receives_takeover
     }
 
     /// Returns about how many bytes the states for context takeover hold.
@@ -191,7 +230,60 @@ impl Codec {
         // zlib's own estimates, for its default memory level.
         let deflater = self.deflater.as_ref().map_or(0, |_| (1 << (self.sent_window_bits + 2)) + (1 << 17) + 6000);
         let inflater = self.inflater.as_ref().map_or(0, |_| (1 << self.received_window_bits) + 10_000);
-        deflater + inflater + self.message.rest.as_ref().map_or(0, |rest| rest.bytes.len())
+        // It holds a deflater, too.
+        let deflating = self.deflating.as_ref();
+        let deflating = deflating.map_or(0, |deflating| deflating.message.len() + deflating.out.capacity() + (1 << 18));
+        deflater + inflater + deflating + self.message.rest.as_ref().map_or(0, |rest| rest.bytes.len())
+    }
+
+    /// Begins to deflate a long message. [`deflate_slice`](Self::deflate_slice) goes on. Returns false if it is not long, or
+    /// should be sent as it is.
+    pub(super) fn begin(&mut self, kind: Kind, length: usize, message: impl FnOnce() -> Bytes) -> bool {
+        if length <= SLICE_BYTES || length < self.threshold {
+            return false;
+        }
+        let deflater = match self.sends_takeover {
+            true => self.deflater.take().unwrap_or_else(|| Box::new(Deflater::new(self.level, self.sent_window_bits))),
+            false => {
+                let level = if length < LONG_BYTES { self.level } else { LONG_LEVEL };
+                take_deflater(level, self.sent_window_bits)
+            }
+        };
+        let (message, out) = (message(), Vec::with_capacity(SLICE_BYTES));
+        self.deflating = Some(Box::new(Deflating { kind, message, at: 0, out, deflater }));
+        true
+    }
+
+    /// Returns true if a message is being deflated.
+    pub(super) fn is_deflating(&self) -> bool {
+        self.deflating.is_some()
+    }
+
+    /// Gives the message up that is being deflated. No other may follow.
+    pub(super) fn give_up(&mut self) {
+        self.deflating = None;
+    }
+
+    /// Deflates another slice of the message. Returns the message after the last one.
+    pub(super) fn deflate_slice(&mut self) -> Option<Deflated> {
+        let deflating = self.deflating.as_mut()?;
+        let end = deflating.message.len().min(deflating.at + SLICE_BYTES);
+        let is_last = end == deflating.message.len();
+        let flush = if is_last { FlushCompress::Sync } else { FlushCompress::None };
+        deflating.deflater.add(&deflating.message[deflating.at..end], flush, &mut deflating.out);
+        deflating.at = end;
+        if !is_last {
+            return None;
+        }
+        let Deflating { kind, message, mut out, deflater, .. } = *self.deflating.take()?;
+        without_tail(&mut out);
+        // With context takeover it is sent even if it has not become shorter, because later messages may refer to it.
+        let is_sent = self.sends_takeover || out.len() < message.len();
+        match self.sends_takeover {
+            true => self.deflater = Some(deflater),
+            false => keep_deflater(deflater),
+        }
+        Some(Deflated { kind, message, deflated: is_sent.then_some(out) })
     }
 
     /// Deflates a message. Returns `None` if it should be sent as it is.
@@ -350,35 +442,63 @@ impl Deflater {
     }
 
     /// Deflates a message, without the [`TAIL`].
-    fn deflate(&mut self, mut message: &[u8]) -> Vec<u8> {
+    fn deflate(&mut self, message: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(message.len() / 2 + 64);
-        loop {
-            let taken = self.compress.total_in();
-            // Fails only if the output has no room.
-            let _ = self.compress.compress_vec(message, &mut out, FlushCompress::Sync);
-            message = &message[(self.compress.total_in() - taken) as usize..];
-            if message.is_empty() && out.len() < out.capacity() {
-                break;
-            }
-            out.reserve(message.len() / 2 + ROOM_BYTES);
-        }
-        out.truncate(out.len() - if out.ends_with(&TAIL) { TAIL.len() } else { 0 });
+        self.add(message, FlushCompress::Sync, &mut out);
+        without_tail(&mut out);
         out
     }
+
+    /// Deflates bytes, and appends the result.
+    fn add(&mut self, mut bytes: &[u8], flush: FlushCompress, out: &mut Vec<u8>) {
+        loop {
+            if out.len() == out.capacity() {
+                out.reserve(bytes.len() / 2 + ROOM_BYTES);
+            }
+            let taken = self.compress.total_in();
+            // Fails only if the output has no room.
+            let _ = self.compress.compress_vec(bytes, out, flush);
+            bytes = &bytes[(self.compress.total_in() - taken) as usize..];
+            if bytes.is_empty() && out.len() < out.capacity() {
+                return;
+            }
+        }
+    }
+}
+
+fn without_tail(out: &mut Vec<u8>) {
+    out.truncate(out.len() - if out.ends_with(&TAIL) { TAIL.len() } else { 0 });
+}
+
+/// Takes a deflater of this worker.
+fn take_deflater(level: u32, window_bits: u8) -> Box<Deflater> {
+    DEFLATERS.with_borrow_mut(|deflaters| {
+        let is_it = |deflater: &Box<Deflater>| (deflater.level, deflater.window_bits) == (level, window_bits);
+        match deflaters.iter().position(is_it) {
+            Some(at) => {
+                let mut deflater = deflaters.remove(at);
+                deflater.compress.reset();
+                deflater
+            }
+            None => Box::new(Deflater::new(level, window_bits)),
+        }
+    })
+}
+
+/// Lets this worker keep a deflater.
+fn keep_deflater(deflater: Box<Deflater>) {
+    DEFLATERS.with_borrow_mut(|deflaters| {
+        deflaters.truncate(SPARE_DEFLATERS - 1);
+        deflaters.insert(0, deflater);
+    });
 }
 
 /// Deflates a message by itself, with a deflater of this worker.
 pub(super) fn deflate_alone(message: &[u8], level: u32, window_bits: u8) -> Vec<u8> {
-    DEFLATERS.with_borrow_mut(|deflaters| {
-        let is_it = |deflater: &Deflater| (deflater.level, deflater.window_bits) == (level, window_bits);
-        let at = deflaters.iter().position(is_it).unwrap_or_else(|| {
-            deflaters.truncate(SPARE_DEFLATERS - 1);
-            deflaters.insert(0, Deflater::new(level, window_bits));
-            0
-        });
-        deflaters[at].compress.reset();
-        deflaters[at].deflate(message)
-    })
+    let mut deflater = take_deflater(level, window_bits);
+    let deflated = deflater.deflate(message);
+    keep_deflater(deflater);
+    deflated
 }
 
 /// The assertions of the fuzz target `inflate`: bytes of a peer give the same result however they are split, within the
@@ -416,6 +536,12 @@ pub(crate) fn check_inflate(input: &[u8]) {
         }
         if let Some(deflated) = sender.deflate(message) {
             assert_eq!(inflate(&mut receiver, &deflated, usize::from(size).max(1)).as_deref(), Some(message));
+        }
+        if sender.begin(kind, message.len(), || Bytes::copy_from_slice(message)) {
+            let deflated = std::iter::from_fn(|| Some(sender.deflate_slice())).flatten().next();
+            if let Some(deflated) = deflated.and_then(|deflated| deflated.deflated) {
+                assert_eq!(inflate(&mut receiver, &deflated, usize::from(size).max(1)).as_deref(), Some(message));
+            }
         }
     }
 }

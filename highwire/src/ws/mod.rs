@@ -27,6 +27,7 @@ mod large;
 mod message;
 mod receiver;
 mod socket;
+mod together;
 mod upgrade;
 
 pub use client::{Connect, ConnectError, connect};

@@ -40,6 +40,9 @@ const MESSAGE_PERIOD_BYTES: u64 = 512 * MESSAGE_PERIOD.as_secs();
 /// The period in which the bytes of an incomplete message are counted.
 const MESSAGE_PERIOD: Duration = Duration::from_secs(30);
 
+/// The reason why a WebSocket ends that shares a connection with others.
+const TOO_MUCH: Failure = Failure { code: code::TRY_AGAIN, text: "the WebSockets of this connection hold too much" };
+
 /// The receiving half of a [`WebSocket`].
 #[derive(Debug)]
 pub struct WebSocketReceiver {
@@ -62,6 +65,8 @@ struct Receiving {
     pace: Pace,
     /// True if no more messages will be returned.
     is_over: bool,
+    /// True if the WebSockets of the connection hold so much that this one had to end.
+    holds_too_much: bool,
     /// The time after which a silent peer gets a Ping frame, in milliseconds.
     ping_interval: Option<NonZeroU32>,
     /// The moment at which bytes arrived last.
@@ -112,6 +117,7 @@ impl WebSocketReceiver {
             streak: (0, 0),
             pace: Pace::default(),
             is_over: false,
+            holds_too_much: false,
             ping_interval: settings.ping_interval.map(|interval| {
                 let most = u32::MAX / 2;
                 NonZeroU32::new(interval.as_millis().clamp(1, most.into()) as u32).unwrap_or(NonZeroU32::MIN)
@@ -205,6 +211,12 @@ impl Receiving {
     /// Polls for the next part, unless other connections must have their turn first.
     fn poll_in_turn(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
         let address = std::ptr::from_ref(self) as usize;
+        if std::mem::take(&mut self.holds_too_much) && !self.is_over {
+            self.is_over = true;
+            return Poll::Ready(Some(Err(Error::Refused(TOO_MUCH))));
+        }
+        // Fails if the connection is broken, which the next read reports.
+        let _ = self.core.borrow_mut().poll_deflating(cx);
         self.send_subscribed(cx);
         let most = if self.core.borrow().is_behind { MESSAGES_A_TURN_BEHIND } else { MESSAGES_A_TURN };
         let polled = if self.pace.must_wait(address, cx) {
@@ -285,6 +297,7 @@ impl Receiving {
             subscriptions.count();
         }
         let mut core = self.core.borrow_mut();
+        core.count_subscriptions(count - subscriptions.all.len(), 0);
         if is_cut {
             core.close(code::POLICY, "messages are read too slowly");
         }
@@ -438,8 +451,28 @@ impl Receiving {
         let arriving = arriving.map_or(0, |arriving| arriving.message.capacity() + arriving.window_held);
         let kept = arriving + self.core.borrow().held();
         if kept != self.kept {
+            let mut core = self.core.borrow_mut();
+            let mut kept = kept;
+            if core.together().is_some_and(|together| !together.count(self.kept, kept)) && !self.is_over {
+                // The handler gets the error at its next poll, but what is held is freed now.
+                core.close(TOO_MUCH.code, TOO_MUCH.text);
+                self.holds_too_much = true;
+                (self.arriving, core.codec) = (None, None);
+                self.kept = std::mem::replace(&mut kept, core.held());
+                if let Some(together) = core.together() {
+                    together.count(self.kept, kept);
+                }
+            }
             self.kept = kept;
             self.reader.keep(kept);
+        }
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        if let Some(together) = self.core.borrow().together() {
+            together.count(self.kept, 0);
         }
     }
 }

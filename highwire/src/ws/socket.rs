@@ -1,8 +1,9 @@
 //! A WebSocket connection and its halves.
 
-use super::deflate::{Codec, Inflated};
+use super::deflate::{Codec, Deflated, Inflated};
 use super::message::{CloseFrame, Error, Failure, Message, Part};
 use super::receiver::WebSocketReceiver;
+use super::together::Together;
 use super::upgrade::Settings;
 use crate::topics::{PublishedMessage, Queued, Sink, Start, SubscribeError, Subscription, Topics};
 use bytes::{Bytes, BytesMut};
@@ -20,7 +21,7 @@ use std::time::Duration;
 /// A sent message from this length on is not copied behind its header.
 const APART_BYTES: usize = 16 * 1024;
 
-/// The most subscriptions of a connection.
+/// The most subscriptions of a connection, also of all WebSockets of an HTTP/2 connection.
 const SUBSCRIPTIONS: usize = 1000;
 
 /// The time in which the peer must answer our Close frame.
@@ -86,6 +87,8 @@ struct Rare {
     close_due: Option<Instant>,
     /// The subprotocol on which the peers have agreed.
     subprotocol: Option<Box<str>>,
+    /// What the WebSockets of the same HTTP/2 connection share, and true if this one compresses with context takeover.
+    together: Option<(Rc<Together>, bool)>,
 }
 
 impl WebSocket {
@@ -94,9 +97,17 @@ impl WebSocket {
         connection: Connection,
         codec: Option<Codec>,
         settings: &Settings,
+        together: Option<Rc<Together>>,
     ) -> WebSocket {
         let (reader, writer) = stream.split();
-        WebSocket::of_halves(reader, writer, connection, codec, settings, BytesMut::new())
+        let socket = WebSocket::of_halves(reader, writer, connection, codec, settings, BytesMut::new());
+        if let Some(together) = together {
+            let core = &mut *socket.sender.core.borrow_mut();
+            let takes_over = core.codec.as_ref().is_some_and(|codec| codec.has_takeover());
+            together.count_takeovers(0, takes_over.into());
+            core.rare.get_or_insert_default().together = Some((together, takes_over));
+        }
+        socket
     }
 
     /// Creates a connection whose first bytes, `window`, were received already.
@@ -178,8 +189,13 @@ impl WebSocketSender {
         let mut message = Some(message.into());
         poll_fn(move |cx| {
             let mut core = self.core.borrow_mut();
-            ready!(core.writer.poll_ready(cx))?;
-            Poll::Ready(message.take().map_or(Ok(()), |message| core.send(message)))
+            ready!(core.poll_deflating(cx))?;
+            if message.is_some() {
+                ready!(core.writer.poll_ready(cx))?;
+                message.take().map_or(Ok(()), |message| core.send(message))?;
+            }
+            // A long message is deflated in slices, and then queued.
+            core.poll_deflating(cx)
         })
     }
 
@@ -189,6 +205,7 @@ impl WebSocketSender {
     /// Returns an error if the connection is broken.
     pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let mut core = self.core.borrow_mut();
+        ready!(core.poll_deflating(cx))?;
         core.writer.poll_ready(cx).map_err(Error::from)
     }
 
@@ -198,10 +215,15 @@ impl WebSocketSender {
     /// Returns [`Error::Full`] if 64 KiB or more wait for the peer, and otherwise an error as [`send`](Self::send) does.
     pub fn try_send(&self, message: impl Into<Message>) -> Result<(), Error> {
         let mut core = self.core.borrow_mut();
-        if !core.writer.has_room() {
+        if !core.has_room() {
             return Err(Error::Full);
         }
-        core.send(message.into())
+        core.send(message.into())?;
+        if !core.has_room() {
+            // The receiver deflates a long message.
+            core.writer.wake_reader();
+        }
+        Ok(())
     }
 
     /// Queues a Close frame. Afterwards [`recv`](WebSocketReceiver::recv) returns the messages that the peer has sent
@@ -228,9 +250,13 @@ impl WebSocketSender {
     pub fn subscribe(&self, topics: &Topics, filter: &str, start: Start) -> Result<(), SubscribeError> {
         let sink: Rc<dyn Sink> = self.core.clone();
         let queued = {
-            let mut core = self.core.borrow_mut();
-            let known = core.subscriptions.get_or_insert_default();
-            if known.all.len() >= SUBSCRIPTIONS {
+            let core = &mut *self.core.borrow_mut();
+            let together = core.rare.as_ref().and_then(|rare| rare.together.as_ref()).map(|(together, _)| together);
+            let known = core.subscriptions.get_or_insert_with(|| {
+                let queued = together.map(|together| together.queued.clone()).unwrap_or_default();
+                Box::new(Subscriptions { queued, ..Subscriptions::default() })
+            });
+            if together.map_or(known.all.len(), |together| together.subscriptions.get()) >= SUBSCRIPTIONS {
                 return Err(SubscribeError::TooMany);
             }
             known.queued.clone()
@@ -242,6 +268,7 @@ impl WebSocketSender {
         let known = core.subscriptions.get_or_insert_default();
         known.bytes += subscription.cost();
         known.all.push(subscription);
+        core.count_subscriptions(0, 1);
         // The receiver tells the connection what is held.
         core.writer.wake_reader();
         Ok(())
@@ -258,6 +285,7 @@ impl WebSocketSender {
         let at = subscriptions.all.iter().position(|known| known.is_of(topics.hub(), filter))?;
         let removed = subscriptions.all.swap_remove(at);
         subscriptions.bytes -= removed.cost();
+        core.count_subscriptions(1, 0);
         Some(removed)
     }
 }
@@ -269,7 +297,7 @@ impl Sink for RefCell<Core> {
             // Nothing follows a Close frame.
             return true;
         }
-        if !core.writer.has_room() {
+        if !core.has_room() {
             return false;
         }
         if !core.connection.is_server() {
@@ -290,7 +318,48 @@ impl Sink for RefCell<Core> {
     }
 }
 
+impl Drop for Core {
+    fn drop(&mut self) {
+        if let Some((together, takes_over)) = self.rare.as_ref().and_then(|rare| rare.together.as_ref()) {
+            together.count_takeovers((*takes_over).into(), 0);
+            self.count_subscriptions(self.subscriptions.as_ref().map_or(0, |known| known.all.len()), 0);
+        }
+    }
+}
+
 impl Core {
+    /// Returns what the WebSockets of the same HTTP/2 connection share.
+    pub(super) fn together(&self) -> Option<&Rc<Together>> {
+        self.rare.as_ref()?.together.as_ref().map(|(together, _)| together)
+    }
+
+    /// Counts subscriptions that have ended and begun.
+    pub(super) fn count_subscriptions(&self, ended: usize, begun: usize) {
+        if let Some(together) = self.together() {
+            together.subscriptions.set((together.subscriptions.get() + begun).saturating_sub(ended));
+        }
+    }
+
+    /// Returns true if a message can be queued.
+    fn has_room(&self) -> bool {
+        self.writer.has_room() && !self.codec.as_ref().is_some_and(|codec| codec.is_deflating())
+    }
+
+    /// Deflates a slice of a long message. Is ready when there is no such message, or when it was queued.
+    pub(super) fn poll_deflating(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let Some(codec) = self.codec.as_mut().filter(|codec| codec.is_deflating()) else { return Poll::Ready(Ok(())) };
+        let Some(Deflated { kind, message, deflated }) = codec.deflate_slice() else {
+            // Others have their turn before the next slice.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        };
+        let mut out = Vec::new();
+        let Some(deflated) = deflated else { return Poll::Ready(self.send_apart(kind, message, out)) };
+        out.reserve_exact(header_bytes(deflated.len(), !self.connection.is_server()) + deflated.len());
+        self.connection.send_deflated(kind, &deflated, &mut out)?;
+        Poll::Ready(Ok(self.writer.queue(out.into())?))
+    }
+
     /// Returns the next part of received bytes that are not inflated yet.
     pub(super) fn inflate_rest(&mut self) -> Option<Result<Part, Error>> {
         let inflated = self.codec.as_mut()?.inflate_rest()?;
@@ -328,6 +397,13 @@ impl Core {
         if let Some(codec) = &mut self.codec
             && self.connection.outgoing() == State::Between
             && let Some((kind, bytes)) = message.as_data()
+            && codec.begin(kind, bytes.len(), || message.clone().into_data())
+        {
+            return Ok(());
+        }
+        if let Some(codec) = &mut self.codec
+            && self.connection.outgoing() == State::Between
+            && let Some((kind, bytes)) = message.as_data()
             && let Some(deflated) = codec.deflate(bytes)
         {
             out.reserve_exact(header_bytes(deflated.len(), !self.connection.is_server()) + deflated.len());
@@ -352,6 +428,8 @@ impl Core {
             Message::Ping(bytes) => self.connection.send_ping(&bytes, &mut out)?,
             Message::Pong(bytes) => self.connection.send_pong(&bytes, &mut out)?,
             Message::Close(frame) => {
+                // A message that is being deflated can no longer be sent.
+                self.codec.iter_mut().for_each(|codec| codec.give_up());
                 let (code, reason) = frame.as_ref().map_or((None, ""), |frame| (Some(frame.code), &frame.reason[..]));
                 self.connection.send_close(code, reason, &mut out)?;
                 self.rare.get_or_insert_default().close_due = context::now_if_any().map(|now| now + CLOSE_WAIT);

@@ -4,8 +4,10 @@ use super::deflate::{Codec, Deflate};
 use super::message::{Error, Message};
 use super::receiver::Callbacks;
 use super::socket::{WebSocket, WebSocketSender};
+use super::together::Together;
 use crate::request::{FromRequest, Request};
 use crate::{Response, Upgrade};
+use highwire_io::SocketId;
 use highwire_proto::ws::deflate::{Agreement, extensions};
 use highwire_proto::ws::{Bounds, Connection, handshake};
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -73,6 +75,8 @@ pub struct WebSocketUpgrade {
     extensions: Vec<u8>,
     deflate: Option<(Deflate, Agreement)>,
     settings: Settings,
+    /// The connection on which the request came, if others may share it.
+    shared: Option<SocketId>,
 }
 
 const VERSION: HeaderName = header::SEC_WEBSOCKET_VERSION;
@@ -113,6 +117,7 @@ impl FromRequest for WebSocketUpgrade {
             extensions: extensions.join(&b','),
             deflate: None,
             settings: Settings { bounds: Bounds::default(), ping_interval: Some(PING_INTERVAL), subprotocol: None },
+            shared: request.connection().filter(|_| is_http2),
         })
     }
 }
@@ -188,7 +193,10 @@ impl WebSocketUpgrade {
 
     /// Compresses messages by permessage-deflate (RFC 7692) if the client offers it. By default, messages are not
     /// compressed, because it costs CPU time and, with context takeover, memory.
-    pub fn deflate(mut self, settings: Deflate) -> WebSocketUpgrade {
+    pub fn deflate(mut self, mut settings: Deflate) -> WebSocketUpgrade {
+        if self.shared.is_some_and(|connection| !Together::may_take_over(connection)) {
+            settings = settings.server_context_takeover(false).client_context_takeover(false);
+        }
         let agreed = extensions(&self.extensions, true).find_map(|offer| offer.accept(settings.wishes));
         self.deflate = agreed.map(|agreed| (settings, agreed));
         self
@@ -216,7 +224,8 @@ impl WebSocketUpgrade {
             let codec =
                 self.deflate.map(|(deflate, agreed)| Codec::server(&deflate, agreed, settings.bounds.message_bytes));
             let connection = Connection::server(settings.bounds, codec.is_some());
-            start(WebSocket::new(stream, connection, codec, &settings))
+            let together = self.shared.and_then(Together::of);
+            start(WebSocket::new(stream, connection, codec, &settings, together))
         });
         if let Some(accept) = self.accept.and_then(|accept| HeaderValue::from_bytes(&accept).ok()) {
             response.add_header(header::SEC_WEBSOCKET_ACCEPT, accept);

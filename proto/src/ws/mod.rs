@@ -54,6 +54,8 @@ pub mod code {
     pub const POLICY: u16 = 1008;
     /// The peer has sent a message that is too large.
     pub const TOO_LARGE: u16 = 1009;
+    /// This end has no room now. The peer may try again later.
+    pub const TRY_AGAIN: u16 = 1013;
 }
 
 /// The reason why the received bytes are refused. The caller should send a Close frame with this code and text, and

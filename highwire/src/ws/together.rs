@@ -1,0 +1,99 @@
+//! What the WebSockets of one HTTP/2 connection hold together. A connection carries many of them, so a bound for each would
+//! let one peer hold a hundred times as much. Over HTTP/1, a connection has one, and the bounds of a WebSocket suffice.
+
+use crate::topics::Queued;
+use highwire_engine::context;
+use highwire_io::SocketId;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+
+/// The most bytes that the WebSockets of a connection may hold together: of incomplete messages, and of states for
+/// compression and subscriptions.
+const CONNECTION_BYTES: usize = 3 * 1024 * 1024;
+
+/// The same number while the WebSockets of all HTTP/2 connections of the worker hold more than [`WORKER_BYTES`].
+const CONNECTION_BYTES_TIGHT: usize = 1024 * 1024;
+const WORKER_BYTES: usize = 16 * 1024 * 1024;
+
+/// The number of bytes that a WebSocket may hold although the connection holds too many.
+const FREE_BYTES: usize = 32 * 1024;
+
+/// The most WebSockets of a connection that compress with context takeover, each of which holds about 350 KB. Others do it
+/// without.
+const TAKEOVERS: u32 = 4;
+
+/// A connection: its worker, of which a thread may have several, and its socket.
+type Key = (u64, SocketId);
+
+/// The WebSockets of one connection.
+#[derive(Debug)]
+pub(super) struct Together {
+    key: Key,
+    held: Cell<usize>,
+    takeovers: Cell<u32>,
+    pub(super) subscriptions: Cell<usize>,
+    /// The bytes of messages that wait for the subscriptions.
+    pub(super) queued: Queued,
+}
+
+thread_local! {
+    static CONNECTIONS: RefCell<HashMap<Key, Weak<Together>>> = RefCell::default();
+    /// The sum over the connections of this thread.
+    static HELD: Cell<usize> = const { Cell::new(0) };
+}
+
+fn key(connection: SocketId) -> Option<Key> {
+    context::current_worker().map(|worker| (worker, connection))
+}
+
+impl Together {
+    /// Returns what the WebSockets of a connection of this worker share.
+    pub(super) fn of(connection: SocketId) -> Option<Rc<Together>> {
+        let key = key(connection)?;
+        let known = CONNECTIONS.with_borrow(|connections| connections.get(&key).and_then(Weak::upgrade));
+        Some(known.unwrap_or_else(|| {
+            let together = Rc::new(Together {
+                key,
+                held: Cell::default(),
+                takeovers: Cell::default(),
+                subscriptions: Cell::default(),
+                queued: Queued::default(),
+            });
+            CONNECTIONS.with_borrow_mut(|connections| connections.insert(key, Rc::downgrade(&together)));
+            together
+        }))
+    }
+
+    /// Returns true if another WebSocket of a connection may compress with context takeover. A handler on another thread
+    /// cannot know.
+    pub(super) fn may_take_over(connection: SocketId) -> bool {
+        let Some(key) = key(connection) else { return false };
+        let known = CONNECTIONS.with_borrow(|connections| connections.get(&key).and_then(Weak::upgrade));
+        known.is_none_or(|together| together.takeovers.get() < TAKEOVERS)
+    }
+
+    /// Counts the WebSockets that compress with context takeover: those that have ended, and those that have begun.
+    pub(super) fn count_takeovers(&self, ended: u32, begun: u32) {
+        self.takeovers.set((self.takeovers.get() + begun).saturating_sub(ended));
+    }
+
+    /// Records that a WebSocket holds `now` bytes and held `before`. Returns false if it must let go of them.
+    pub(super) fn count(&self, before: usize, now: usize) -> bool {
+        let change = |sum: usize| (sum + now).saturating_sub(before);
+        self.held.set(change(self.held.get()));
+        HELD.set(change(HELD.get()));
+        let most = if HELD.get() > WORKER_BYTES { CONNECTION_BYTES_TIGHT } else { CONNECTION_BYTES };
+        // A message that is alone is bounded by its own limit.
+        let others = self.held.get().saturating_sub(now);
+        now <= before || now <= FREE_BYTES || others <= FREE_BYTES || others + now <= most
+    }
+}
+
+impl Drop for Together {
+    fn drop(&mut self) {
+        HELD.set(HELD.get().saturating_sub(self.held.get()));
+        // Fails if the thread ends.
+        let _ = CONNECTIONS.try_with(|connections| connections.borrow_mut().remove(&self.key));
+    }
+}
