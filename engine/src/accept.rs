@@ -51,16 +51,26 @@ impl Shared {
         Admission::Taken
     }
 
-    /// Counts a connection that a task of ours has opened. Returns false if there are too many connections.
+    /// Counts a connection that a task of ours opens. Returns false if there are too many connections. On a server, our
+    /// connections may be half of all: clients who cause requests of ours must leave room for others.
     pub(super) fn admit_opened(&self) -> bool {
-        let has_room = self.has_room();
+        let outgoing = self.counters.outgoing.load(Ordering::Relaxed);
+        let most = if self.serves.load(Ordering::Relaxed) { self.most_connections / 2 } else { self.most_connections };
+        let has_room = self.has_room() && outgoing < most.max(1);
         self.counters.connections.fetch_add(usize::from(has_room), Ordering::Relaxed);
+        self.counters.outgoing.fetch_add(usize::from(has_room), Ordering::Relaxed);
         has_room
     }
 
     /// Stops counting a connection that a task of ours could not open.
     pub(super) fn dismiss_unopened(&self) {
         self.counters.connections.fetch_sub(1, Ordering::Relaxed);
+        self.counters.outgoing.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Stops counting a connection that a task of ours has opened and that has ended.
+    pub(super) fn dismiss_opened(&self) {
+        self.counters.outgoing.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Counts a connection for the peer that the PROXY header names, and no longer for the proxy. Returns false and

@@ -58,6 +58,10 @@ pub struct Timeouts {
     /// of a response's body must become ready. After this time, the engine answers 503, or cuts a response that has
     /// begun.
     pub handler: Duration,
+    /// The time that a handler, or the next part of a response's body, has after an HTTP/1 client has ended its direction,
+    /// which usually means that it has left. After this time, the handler is cancelled. Zero gives it the whole time of
+    /// `handler`. A handler may choose otherwise: see [`OnDisconnect`](crate::OnDisconnect).
+    pub disconnect: Duration,
     /// The time after which a tunnel, opened by Upgrade or CONNECT, is ended if no byte has passed in either direction.
     pub tunnel: Duration,
     /// The longest time after the last answer in which the connection reads and drops the peer's bytes, so that no
@@ -102,6 +106,8 @@ impl Default for Timeouts {
             // pass between two steps.
             write: Duration::from_secs(60),
             handler: Duration::from_secs(60),
+            // A client that closes its direction and still reads gets what takes a moment.
+            disconnect: Duration::from_secs(1),
             // Chats and proxies send keep-alives about every minute, and most NATs forget an idle connection only
             // later.
             tunnel: Duration::from_secs(300),

@@ -46,6 +46,9 @@ pub(crate) struct Context {
     turn: Cell<u64>,
     /// The tasks that are woken when the next turn begins.
     next_turn: RefCell<Vec<Waker>>,
+    /// True if the server stops, and the tasks that wait for that.
+    stops: Cell<bool>,
+    await_stop: RefCell<BTreeMap<u64, Waker>>,
 }
 
 /// A timer: its moment, and a number that distinguishes it from other timers of the same moment.
@@ -190,6 +193,8 @@ impl Context {
             serves_many,
             turn: Cell::default(),
             next_turn: RefCell::default(),
+            stops: Cell::default(),
+            await_stop: RefCell::default(),
         })
     }
 
@@ -199,6 +204,12 @@ impl Context {
         for waker in self.next_turn.borrow_mut().drain(..) {
             waker.wake();
         }
+    }
+
+    /// Records that the server begins to stop, and wakes the tasks that wait for that.
+    pub(crate) fn stop(&self) {
+        self.stops.set(true);
+        self.await_stop.borrow().values().for_each(Waker::wake_by_ref);
     }
 
     /// Returns true if tasks wait for the next turn.
@@ -349,6 +360,7 @@ impl Context {
         drop(tasks);
         drop(self.locals.take());
         self.next_turn.borrow_mut().clear();
+        self.await_stop.borrow_mut().clear();
         self.timers.borrow_mut().clear();
     }
 }
@@ -514,6 +526,51 @@ pub fn try_offer<T: Send + 'static>(argument: T, job: Box<dyn FnOnce(T) + Send>)
     match CURRENT.try_with(|current| current.borrow().clone()) {
         Ok(Some(context)) => context.shared.offer(argument, job),
         _ => Err(argument),
+    }
+}
+
+/// Waits until the server begins a graceful shutdown. A task or a body that would go on for ever can end then, so that the
+/// shutdown need not wait for its deadline.
+///
+/// # Panics
+/// The future panics if it is polled and no worker runs on this thread.
+pub fn stopping() -> Stopping {
+    Stopping { registered: None }
+}
+
+/// The future that [`stopping`] returns.
+#[derive(Debug)]
+#[must_use]
+pub struct Stopping {
+    /// The number of its waker.
+    registered: Option<u64>,
+}
+
+impl Future for Stopping {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<()> {
+        with(|context| {
+            if context.stops.get() {
+                return Poll::Ready(());
+            }
+            let mut waiting = context.await_stop.borrow_mut();
+            let next = waiting.last_key_value().map_or(0, |(key, _)| key + 1);
+            let key = *self.registered.get_or_insert(next);
+            if !waiting.get(&key).is_some_and(|known| known.will_wake(cx.waker())) {
+                waiting.insert(key, cx.waker().clone());
+            }
+            Poll::Pending
+        })
+    }
+}
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        if let Some(key) = self.registered
+            && let Ok(Some(context)) = CURRENT.try_with(|current| current.borrow().clone())
+        {
+            context.await_stop.borrow_mut().remove(&key);
+        }
     }
 }
 

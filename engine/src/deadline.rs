@@ -55,6 +55,11 @@ impl DeadlineTable {
         self.set(index, due, 0);
     }
 
+    /// Returns the tick of a deadline.
+    pub(super) fn get(&self, index: u32) -> u32 {
+        self.due.get(index as usize).copied().unwrap_or(NEVER)
+    }
+
     pub(super) fn clear(&mut self, index: u32) {
         if let Some(due) = self.due.get_mut(index as usize) {
             *due = NEVER;

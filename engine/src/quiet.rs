@@ -32,9 +32,14 @@ pub enum Kind {
     Mistake,
     /// An operation of the system failed, for example on a file, a thread or a socket.
     Failure,
+    /// A bound leaves no room for another connection.
+    Full,
+    /// Another server has not answered, or not as it should.
+    Upstream,
 }
 
-const KINDS: [Kind; 6] = [Kind::Abuse, Kind::Memory, Kind::Panic, Kind::Slow, Kind::Mistake, Kind::Failure];
+const KINDS: [Kind; 8] =
+    [Kind::Abuse, Kind::Memory, Kind::Panic, Kind::Slow, Kind::Mistake, Kind::Failure, Kind::Full, Kind::Upstream];
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {

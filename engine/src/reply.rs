@@ -68,6 +68,14 @@ impl Awaited {
     }
 }
 
+impl Awaited {
+    /// Returns true if the slot has work that no thread has begun.
+    pub(crate) fn has_waiting_work(&self) -> bool {
+        let content = self.slot.content.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(*content, Content::Work(_))
+    }
+}
+
 impl std::fmt::Debug for Awaited {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Awaited")

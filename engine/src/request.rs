@@ -3,6 +3,7 @@
 
 use crate::body::Body;
 use crate::config::Limits;
+use crate::disconnect::{Disconnect, Presence};
 use crate::reply::{Awaited, InterimQueue, InterimResponses, Replier};
 use crate::{Secure, Tls};
 use bytes::Bytes;
@@ -134,6 +135,8 @@ pub struct Hooks {
     /// The size in bytes of the body that the handler gets, if middleware has decoded the received body. It is charged
     /// until the handler has answered.
     pub unfolded: Option<Rc<Cell<usize>>>,
+    /// What the handler learns if the client leaves, if it has asked.
+    pub(crate) presence: Option<Rc<Presence>>,
 }
 
 impl std::fmt::Debug for Hooks {
@@ -155,8 +158,18 @@ impl Hooks {
         InterimResponses::new(self.interim.get_or_insert_with(|| InterimQueue::new(waker)).clone())
     }
 
+    /// Returns what tells the handler that its client has left.
+    pub fn disconnect(&mut self) -> Disconnect {
+        Disconnect::new(self.presence.get_or_insert_default().clone())
+    }
+
+    /// Makes a handler that is called with these hooks learn of its client what one with the other hooks learns.
+    pub fn share_disconnect(&mut self, other: &mut Hooks) {
+        self.presence = Some(other.presence.get_or_insert_default().clone());
+    }
+
     /// Returns true if the exchange must keep some of the values after the call.
     pub(crate) fn are_for_exchange(&self) -> bool {
-        self.reply.is_some() || self.interim.is_some() || self.unfolded.is_some()
+        self.reply.is_some() || self.interim.is_some() || self.unfolded.is_some() || self.presence.is_some()
     }
 }

@@ -11,6 +11,10 @@ use std::time::Duration;
 /// streams, all first windows together have half a megabyte.
 const FIRST_WINDOW: u32 = 4 * 1024;
 
+/// The time in which the response to a request of ours may come that nobody waits for any more, so that its connection can
+/// be used again. A peer that sends requests and leaves would otherwise cost a connection for each.
+const ABANDONED: Duration = Duration::from_millis(200);
+
 /// The timeouts in ticks and the limits that apply to a connection. A worker lends the server's rules to its
 /// connections, and to a connection that we have opened those of its client.
 #[derive(Clone, Debug)]
@@ -20,6 +24,7 @@ pub(crate) struct Rules {
     pub(crate) idle: u32,
     pub(crate) write: u32,
     pub(crate) handler: u32,
+    pub(crate) disconnect: u32,
     pub(crate) tunnel: u32,
     pub(crate) linger: u32,
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS has handshakes"))]
@@ -60,6 +65,7 @@ impl Rules {
             idle: deadline::ticks(timeouts.idle),
             write: deadline::ticks(timeouts.write),
             handler: deadline::ticks(timeouts.handler),
+            disconnect: deadline::ticks(timeouts.disconnect),
             tunnel: deadline::ticks(timeouts.tunnel),
             // For this timeout, zero means at once, not never.
             linger: if timeouts.linger.is_zero() { 0 } else { deadline::ticks(timeouts.linger) },
@@ -86,6 +92,7 @@ impl Rules {
             idle: timeouts.idle,
             tunnel: timeouts.tunnel,
             handler: Duration::ZERO,
+            disconnect: ABANDONED,
             ..Timeouts::default()
         };
         debug_assert_eq!(deadline::ticks(timeouts.handler), NEVER);

@@ -12,6 +12,8 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) connections: AtomicUsize,
+    /// The number of these that tasks of ours have opened, or are opening.
+    pub(crate) outgoing: AtomicUsize,
     pub(crate) accepted: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) cut: AtomicU64,
@@ -36,6 +38,8 @@ pub struct Shared {
     pub(crate) counters: Counters,
     pub(crate) peers: PeerCounts,
     pub(crate) most_connections: usize,
+    /// True if a worker has listeners, so that some descriptors must be left for clients.
+    pub(crate) serves: AtomicBool,
     /// True when the server must stop accepting and finish the requests in progress. Never reset.
     pub(crate) draining: AtomicBool,
     /// True when the server must end at once. Never reset.
@@ -71,6 +75,7 @@ impl Shared {
             counters: Counters::default(),
             peers: PeerCounts::default(),
             most_connections,
+            serves: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
             acceptors: AtomicUsize::new(0),

@@ -121,7 +121,7 @@ pub use https::Https;
 pub use negotiate::Accept;
 pub use problem::Problem;
 pub use redirect::{Html, Redirect};
-pub use reply::{InterimResponses, Reply};
+pub use reply::{Disconnect, InterimResponses, OnDisconnect, Reply};
 pub use request::{BodyUse, FromRequest, Request};
 pub use response::{IntoResponse, Response};
 pub use router::{Params, PatternError};

@@ -95,6 +95,31 @@ impl FromRequest for Reply {
 #[doc(inline)]
 pub use highwire_engine::reply::InterimResponses;
 
+/// An extractor that tells a handler that its client has left, and lets the handler choose what happens then. By default an
+/// async handler is cancelled if it has not answered a second later ([`Timeouts::disconnect`](crate::server::Timeouts)).
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, Disconnect, OnDisconnect};
+///
+/// async fn transfer(disconnect: Disconnect) -> &'static str {
+///     // What has begun must be completed.
+///     disconnect.set(OnDisconnect::GoOn);
+///     "done"
+/// }
+///
+/// assert_eq!(Client::new(App::new().post("/", transfer))?.post("/").send().text(), "done");
+/// # Ok::<(), highwire::Error>(())
+/// ```
+#[doc(inline)]
+pub use highwire_engine::{Disconnect, OnDisconnect};
+
+impl FromRequest for Disconnect {
+    fn from_request(request: &mut Request<'_>) -> Result<Disconnect, Response> {
+        Ok(request.hooks.disconnect())
+    }
+}
+
 impl FromRequest for InterimResponses {
     fn from_request(request: &mut Request<'_>) -> Result<InterimResponses, Response> {
         let waker = request.waker();

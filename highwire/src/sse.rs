@@ -29,6 +29,7 @@ use crate::time::{Sleep, sleep};
 use crate::{HeaderName, HeaderValue, Response, header};
 use bytes::Bytes;
 use futures_core::Stream;
+use highwire_engine::context::{Stopping, stopping};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -145,7 +146,7 @@ pub(crate) fn response<S>(events: S) -> Response
 where
     S: Stream<Item = Result<Bytes, body::BodyError>> + Unpin + 'static,
 {
-    Response::stream(KeptAlive { events, silence: None })
+    Response::stream(KeptAlive { events, silence: None, stopping: stopping() })
         .with_header(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"))
         .with_header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
         // Without this field, nginx buffers the response.
@@ -156,6 +157,8 @@ where
 struct KeptAlive<S> {
     events: S,
     silence: Option<Pin<Box<Sleep>>>,
+    /// Ends the stream when the server stops. The page then connects again, to a server that goes on.
+    stopping: Stopping,
 }
 
 impl<S: Stream<Item = Result<Bytes, body::BodyError>> + Unpin> Stream for KeptAlive<S> {
@@ -164,6 +167,9 @@ impl<S: Stream<Item = Result<Bytes, body::BodyError>> + Unpin> Stream for KeptAl
         if let Poll::Ready(part) = Pin::new(&mut self.events).poll_next(cx) {
             self.silence = None;
             return Poll::Ready(part);
+        }
+        if Pin::new(&mut self.stopping).poll(cx).is_ready() {
+            return Poll::Ready(None);
         }
         let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(KEEP_ALIVE)));
         if silence.as_mut().poll(cx).is_pending() {

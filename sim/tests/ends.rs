@@ -9,6 +9,7 @@ use highwire_proto::h2::Bounds;
 use peer::plain::Play;
 use peer::{SECOND, Weather};
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 /// The size of a large answer in bytes. It is more than a link holds, more than the server copies after a head, and
 /// nearly a multiple of the number of bytes that the server passes to the driver at once.
@@ -24,7 +25,9 @@ async fn echo(mut stream: RawStream) {
 }
 
 fn app() -> App {
+    // These tests are about clients that have only ended their direction.
     App::new()
+        .configure(|config| config.timeouts.disconnect = Duration::ZERO)
         .get("/large", || Response::bytes("text/plain", vec![b'x'; LARGE]))
         .get("/late", async |upgrade: Upgrade| {
             highwire::time::sleep(2 * SECOND).await;

@@ -6,7 +6,7 @@ use super::request::{Answer, Interim, Request};
 use crate::response::Content;
 use bytes::Bytes;
 use highwire_io::Instant;
-use std::cell::{Ref, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -29,6 +29,8 @@ struct Inner {
     is_begun: bool,
     /// True if the request had to wait for a connection.
     is_queued: bool,
+    /// The number of requests that wait for a connection to the same origin, while this one does.
+    waiting: Option<Rc<Cell<usize>>>,
     /// True if the requester has stopped waiting.
     is_abandoned: bool,
     interims: VecDeque<Interim>,
@@ -59,6 +61,7 @@ impl Asking {
                 is_over: false,
                 is_begun: false,
                 is_queued: false,
+                waiting: None,
                 is_abandoned: false,
                 interims: VecDeque::new(),
                 interim_count: 0,
@@ -80,6 +83,7 @@ impl Asking {
         let mut inner = self.inner.borrow_mut();
         inner.connection = Some(connection);
         inner.is_begun = true;
+        inner.waits_no_more();
         inner.moments.begun = now;
         match &inner.request.content {
             // The bytes stay for another attempt.
@@ -88,9 +92,17 @@ impl Asking {
         }
     }
 
-    /// Records that no connection had room for the request.
-    pub(super) fn queue(&self) {
-        self.inner.borrow_mut().is_queued = true;
+    /// Records that no connection had room for the request, which is counted as long as it waits.
+    pub(super) fn queue(&self, waiting: &Rc<Cell<usize>>) {
+        let mut inner = self.inner.borrow_mut();
+        inner.is_queued = true;
+        waiting.set(waiting.get() + 1);
+        inner.waiting = Some(waiting.clone());
+    }
+
+    /// Records that a connection will begin the request.
+    pub(super) fn leave_queue(&self) {
+        self.inner.borrow_mut().waits_no_more();
     }
 
     /// Records how long it took to open the connection, if the request has waited for one.
@@ -126,6 +138,7 @@ impl Asking {
     fn end(&self, result: Result<Box<Answer>, Failure>) {
         let (waker, unwanted) = {
             let mut inner = self.inner.borrow_mut();
+            inner.waits_no_more();
             if inner.is_over || inner.is_abandoned {
                 (None, Some(result))
             } else {
@@ -153,6 +166,15 @@ impl Asking {
             waker.into_iter().for_each(Waker::wake);
         }
         true
+    }
+}
+
+impl Inner {
+    /// No longer counts the request among those that wait.
+    fn waits_no_more(&mut self) {
+        if let Some(waiting) = self.waiting.take() {
+            waiting.set(waiting.get() - 1);
+        }
     }
 }
 
@@ -219,6 +241,7 @@ impl Asked {
             return None;
         }
         inner.is_abandoned = true;
+        inner.waits_no_more();
         Some(std::mem::replace(&mut inner.request, empty))
     }
 }
@@ -228,6 +251,7 @@ impl Drop for Asked {
         let (connection, result) = {
             let mut inner = self.asking.inner.borrow_mut();
             inner.is_abandoned = true;
+            inner.waits_no_more();
             // The request may stay in a queue for a time; its body need not.
             let content = std::mem::replace(&mut inner.request.content, Content::Bytes(Bytes::new()));
             (inner.connection.take().filter(|_| !inner.is_over), (inner.result.take(), content))

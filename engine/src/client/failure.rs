@@ -127,7 +127,7 @@ impl From<Abort> for Failure {
             Abort::Malformed(error) => Failure::Malformed(error),
             Abort::HeadTooSlow => Failure::TimedOut(Stage::Head),
             Abort::BodyTooSlow => Failure::TimedOut(Stage::Body),
-            Abort::WriteTooSlow | Abort::HandlerTooSlow => Failure::TimedOut(Stage::Write),
+            Abort::WriteTooSlow | Abort::HandlerTooSlow | Abort::ClientLeft => Failure::TimedOut(Stage::Write),
             Abort::NoMemory => Failure::NoMemory,
             Abort::TooManyConnections => Failure::TooManyConnections,
             Abort::ShuttingDown => Failure::ShuttingDown,

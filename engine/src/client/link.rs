@@ -37,6 +37,10 @@ pub(crate) struct Link {
     is_closed: Cell<bool>,
     /// True if the connection shall close as soon as it has no request.
     retires: Cell<bool>,
+    /// True if the origin counts the connection as one that receives a response for which nobody waits.
+    is_abandoned: Cell<bool>,
+    /// The number of ticks for which the connection may be idle: as long as the client permits, or the server says.
+    pub(crate) idle: Cell<u32>,
     /// Wakes the connection.
     task: RefCell<Option<Waker>>,
     /// `None` since the connection has begun a request, or was closed.
@@ -65,6 +69,7 @@ impl Link {
     ) -> Rc<Link> {
         let opening = Opening { ready: Some(ready), reason: None, handshake_begun, times };
         Rc::new(Link {
+            idle: Cell::new(rules.idle),
             rules,
             protocol,
             origin,
@@ -77,6 +82,7 @@ impl Link {
             is_http2: Cell::default(),
             is_closed: Cell::default(),
             retires: Cell::default(),
+            is_abandoned: Cell::default(),
             task: RefCell::default(),
             opening: RefCell::new(Some(Box::new(opening))),
         })
@@ -178,6 +184,9 @@ impl Link {
     /// wait to be begun.
     pub(crate) fn update(self: &Rc<Self>, is_idle: bool, most: usize) {
         self.is_idle.set(is_idle);
+        if is_idle {
+            self.end_abandoned();
+        }
         if self.is_closed.get() {
             return;
         }
@@ -200,6 +209,23 @@ impl Link {
             && let Some(origin) = self.origin.upgrade()
         {
             origin.has_room(self);
+        }
+    }
+
+    /// Returns true if the connection may receive a response for which nobody waits any more, to be used again.
+    pub(crate) fn may_abandon(&self) -> bool {
+        if !self.is_abandoned.get() {
+            self.is_abandoned.set(self.origin.upgrade().is_some_and(|origin| origin.abandon()));
+        }
+        self.is_abandoned.get()
+    }
+
+    /// Records that the connection receives no such response.
+    fn end_abandoned(&self) {
+        if self.is_abandoned.take()
+            && let Some(origin) = self.origin.upgrade()
+        {
+            origin.end_abandoned();
         }
     }
 
@@ -233,6 +259,7 @@ impl Link {
             return;
         }
         self.room.set(0);
+        self.end_abandoned();
         if let Some(opening) = self.opening.take() {
             let Opening { ready, reason, .. } = *opening;
             if let Some(ready) = ready {

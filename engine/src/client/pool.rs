@@ -78,6 +78,8 @@ impl Pool {
             links: RefCell::default(),
             free: RefCell::default(),
             waiting: RefCell::default(),
+            wanted: Rc::default(),
+            abandoned: Cell::default(),
         });
         self.shared.origins.borrow_mut().insert(key.into(), origin.clone());
         origin
@@ -120,8 +122,21 @@ pub struct Origin {
     links: RefCell<Vec<Rc<Link>>>,
     /// The open connections that have room. The one that was used last is used first, so that the others can close.
     free: RefCell<Vec<Rc<Link>>>,
+    /// The requests that wait for a connection, and some that have stopped waiting.
     waiting: RefCell<VecDeque<Rc<Asking>>>,
+    /// The number of those that still wait.
+    wanted: Rc<Cell<usize>>,
+    /// The number of HTTP/1 connections that receive a response for which nobody waits any more.
+    abandoned: Cell<usize>,
 }
+
+/// The most HTTP/1 connections to an origin that receive a response for which nobody waits, to be used again. Others end.
+const ABANDONED: usize = 16;
+
+/// The number of connections to one origin that may be opened at the same time while it has fewer than this. Otherwise as
+/// many as it has may be opened, so that their number can double in the time that it takes to open one. A client that asks
+/// for much and leaves then causes few connections.
+const OPENING_AT_ONCE: usize = 16;
 
 impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -150,9 +165,21 @@ impl Origin {
         !self.is_removed.get()
     }
 
+    /// Counts a connection that receives a response for which nobody waits any more. Returns false if there are enough.
+    pub(super) fn abandon(&self) -> bool {
+        let may = self.abandoned.get() < ABANDONED;
+        self.abandoned.set(self.abandoned.get() + usize::from(may));
+        may
+    }
+
+    /// No longer counts such a connection.
+    pub(super) fn end_abandoned(&self) {
+        self.abandoned.set(self.abandoned.get() - 1);
+    }
+
     /// Returns true if requests wait for a connection.
     pub(super) fn has_waiting(&self) -> bool {
-        !self.waiting.borrow().is_empty()
+        self.wanted.get() > 0
     }
 
     /// Returns the number of connections that have no request.
@@ -188,7 +215,7 @@ impl Origin {
         if waiting.len() >= shared.bounds.waiting {
             return asking.fail(Failure::TooManyWaiting);
         }
-        asking.queue();
+        asking.queue(&self.wanted);
         waiting.push_back(asking);
         drop(waiting);
         self.open_more(&shared);
@@ -197,9 +224,9 @@ impl Origin {
     /// Opens connections for the requests that wait, as far as the bounds allow. While it is not known whether the
     /// server speaks HTTP/2, and if it does, opens one connection at a time.
     fn open_more(&self, shared: &Rc<Shared>) {
-        let at_a_time = if self.is_http2.get() == Some(false) { usize::MAX } else { 1 };
-        let wanted = |origin: &Origin| origin.waiting.borrow().iter().filter(|asking| !asking.is_abandoned()).count();
-        while self.opening.get() < wanted(self).min(at_a_time) && self.count.get() < shared.bounds.connections {
+        let opened = self.count.get() - self.opening.get();
+        let at_a_time = if self.is_http2.get() == Some(false) { opened.max(OPENING_AT_ONCE) } else { 1 };
+        while self.opening.get() < self.wanted.get().min(at_a_time) && self.count.get() < shared.bounds.connections {
             if !shared.take_place() {
                 // If all connections are busy with other origins, one that becomes free does not help this one. It is
                 // closed when the next request of this origin is made.
@@ -268,6 +295,7 @@ impl Origin {
             match next {
                 Some(asking) if asking.is_abandoned() => self.list(&link),
                 Some(asking) => {
+                    asking.leave_queue();
                     link.begin(asking);
                     self.list(&link);
                 }
@@ -321,6 +349,10 @@ impl Origin {
 
     /// Removes the origin from its pool if it has no connections and no requests.
     fn forget_if_unused(&self) {
+        if self.wanted.get() == 0 {
+            // Those that are left have stopped waiting.
+            drop(self.waiting.take());
+        }
         if self.count.get() == 0
             && self.waiting.borrow().is_empty()
             && let Some(shared) = self.shared.upgrade()

@@ -3,7 +3,6 @@
 use super::Connection;
 use super::account::Account;
 use super::transport::Transport;
-use crate::body::BodyError;
 use crate::service::Service;
 use crate::worker::WorkerContext;
 
@@ -68,7 +67,7 @@ impl Connection {
             http2.release(worker);
         }
         if let Some(mut exchange) = self.exchange.take() {
-            exchange.give_up(BodyError::CutShort, worker);
+            exchange.lose(worker);
             exchange.recycle();
         }
     }

@@ -6,7 +6,7 @@ use super::http1::H1;
 use super::out::Out;
 use super::phase::Phase;
 use crate::client::{Failure, Interim, Link, Protocol, Setup, Stage};
-use crate::deadline::TICKS_A_SECOND;
+use crate::deadline::{NEVER, TICKS_A_SECOND};
 use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::raw::Raw;
@@ -140,7 +140,8 @@ impl Connection {
         }
         self.recycle_exchange();
         if let Some(exchange) = &self.exchange {
-            if exchange.is_unwanted() {
+            let may_wait = || !exchange.outgoing.is_streaming() && !self.transport.blocked && link.may_abandon();
+            if exchange.is_unwanted() && !may_wait() {
                 self.abort(worker, out);
             } else if exchange.incoming.is_let_go() {
                 self.finish_body(worker, out);
@@ -186,6 +187,11 @@ impl Connection {
         out: &mut Out<'_>,
     ) -> usize {
         self.transport.served = self.transport.served.saturating_add(1);
+        if let Some(link) = &self.transport.link
+            && let Some(hint) = head.field(seen, b"keep-alive")
+        {
+            link.idle.set(link.rules.idle.min(idle_hint(hint).unwrap_or(NEVER)));
+        }
         // The deadline for the body starts anew.
         self.transport.phase = Phase::Fresh;
         if head.upgrade {
@@ -234,7 +240,7 @@ impl Connection {
             Phase::Body => self.end_with(Abort::BodyTooSlow, worker, out),
             Phase::Tunnel => return self.end_idle_tunnel(worker, out),
             Phase::Write => self.end_with(Abort::WriteTooSlow, worker, out),
-            Phase::Closing => return self.abort(worker, out),
+            Phase::Closing | Phase::Disconnected => return self.abort(worker, out),
             Phase::Linger => return self.close(worker, out),
             _ => {}
         }
@@ -257,6 +263,8 @@ impl Connection {
             Phase::Tunnel
         } else if exchange.incoming.is_streaming() && !exchange.incoming.is_full() {
             Phase::Body
+        } else if exchange.is_unwanted() {
+            Phase::Disconnected
         } else if exchange.asking().is_some() && !exchange.outgoing.is_streaming() {
             Phase::Head
         } else {
@@ -342,10 +350,23 @@ impl Connection {
                     && !self.transport.ended;
                 (is_idle, usize::from(is_idle))
             }
+            // It takes no more requests while it is not known to live.
+            Some(http2) if http2.pinged.is_some() => (false, 0),
             Some(http2) => (http2.http.open_streams() == 0, http2.room(worker.rules.streams)),
         };
         link.update(is_idle, most);
     }
+}
+
+/// Returns the number of ticks for which a connection may be idle whose server closes it after the seconds in
+/// `Keep-Alive: timeout=…` (RFC 2068 section 19.7.1.1). It is less, because a request that crosses the server's end on the
+/// way is lost.
+fn idle_hint(hint: &[u8]) -> Option<u32> {
+    let mut parameters = std::str::from_utf8(hint).ok()?.split(',').filter_map(|parameter| parameter.split_once('='));
+    let (_, seconds) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("timeout"))?;
+    let ticks = seconds.trim().trim_matches('"').parse::<u32>().ok()?.saturating_mul(TICKS_A_SECOND);
+    let margin = (ticks / 5).clamp(TICKS_A_SECOND / 2, 5 * TICKS_A_SECOND);
+    Some(ticks.saturating_sub(margin).max(1))
 }
 
 /// Returns an interim response for the requester.

@@ -10,6 +10,7 @@ use super::Connection;
 use super::http1::H1;
 use super::out::Out;
 use super::phase::Phase;
+use crate::deadline::{NEVER, TICKS_A_SECOND};
 use crate::exchange::Waits;
 use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
@@ -22,6 +23,9 @@ use highwire_proto::{Head, h1};
 
 /// The number of ticks that a graceful shutdown waits for the next request of an idle connection.
 pub(super) const DRAIN_TICKS: u32 = 2;
+
+/// The number of ticks that a graceful shutdown waits for the rest of a head.
+pub(super) const DRAIN_HEAD_TICKS: u32 = 2 * TICKS_A_SECOND;
 
 impl Connection {
     /// Ends the connection because the parser has refused the peer's bytes. Answers with `error`, or cuts an answer
@@ -153,6 +157,7 @@ impl Connection {
             Phase::Body if self.body_is_fast_enough(worker) => self.wait_for(Phase::Body, worker),
             Phase::Body => H1::new(self, out).expire(Waits::Body, worker),
             Phase::Handler => H1::new(self, out).expire(Waits::Handler, worker),
+            Phase::Disconnected => self.end_with(Abort::ClientLeft, worker, out),
             Phase::Write | Phase::Closing => self.abort(worker, out),
             Phase::Tunnel => self.end_idle_tunnel(worker, out),
             Phase::Streams => self.transport.phase = phase,
@@ -195,12 +200,43 @@ impl Connection {
         self.http.close_after();
         if let Some(tunnel) = self.tunnel() {
             tunnel.drain();
-        } else if matches!(self.transport.phase, Phase::Proxy | Phase::Fresh | Phase::Idle)
-            && self.transport.unread.is_empty()
-        {
-            // The next request may be on its way already, so the connection waits a moment.
-            worker.deadlines.set(self.transport.id.index, worker.tick, DRAIN_TICKS);
+        } else if matches!(self.transport.phase, Phase::Proxy | Phase::Fresh | Phase::Idle | Phase::Head) {
+            // The next request may be on its way already, so the connection waits a moment, and longer if a part of it
+            // has come.
+            let is_quiet = self.transport.phase != Phase::Head && self.transport.unread.is_empty();
+            let after = if is_quiet { DRAIN_TICKS } else { DRAIN_HEAD_TICKS };
+            let due = worker.tick.saturating_add(after).min(worker.deadlines.get(self.transport.id.index));
+            worker.deadlines.set_at(self.transport.id.index, due);
         }
+    }
+
+    /// Returns the tick since which a client has neither sent a request nor waited for an answer, if that is a second or
+    /// more.
+    pub(crate) fn idle_since(&self, worker: &WorkerContext<impl Service>) -> Option<u32> {
+        let transport = &self.transport;
+        let after = match transport.phase {
+            Phase::Idle => worker.rules.idle,
+            Phase::Fresh | Phase::Proxy => worker.rules.head,
+            _ => return None,
+        };
+        if transport.is_outgoing || transport.blocked || self.exchange.is_some() || transport.work.is_unfinished() {
+            return None;
+        }
+        // The deadline was set when the connection became idle. Without a deadline, it counts as the oldest.
+        let since = worker.deadlines.get(transport.id.index).saturating_sub(after);
+        let since = if after == NEVER { 0 } else { since };
+        (worker.tick.saturating_sub(since) >= TICKS_A_SECOND).then_some(since)
+    }
+
+    /// Closes an idle connection at once, because another client needs its place.
+    pub(crate) fn close_idle(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) {
+        self.with_out(worker, queue, |connection, worker, out| {
+            if let Some(http2) = &mut connection.http2 {
+                http2.http.go_away(&mut out.queue.output);
+                http2.http.go_away(&mut out.queue.output);
+            }
+            connection.close(worker, out);
+        });
     }
 
     /// Resets the connection, because the shutdown or the worker must end now. Returns true if the connection was busy.

@@ -80,6 +80,7 @@ impl Connection {
         let raw = Raw::new(worker.context.inbox.waker(connection.transport.task().number()));
         let raw = Rc::new(RefCell::new(raw));
         connection.http = h1::Connection::switched(Role::Server);
+        connection.transport.is_outgoing = true;
         let mut exchange = Exchange::boxed();
         exchange.attach_tunnel(raw.clone());
         connection.exchange = Some(exchange);
@@ -114,6 +115,11 @@ impl Connection {
 
     pub(crate) fn is_gone(&self) -> bool {
         self.transport.phase == Phase::Gone
+    }
+
+    /// Returns true if a task of ours has opened the connection.
+    pub(crate) fn is_outgoing(&self) -> bool {
+        self.transport.is_outgoing
     }
 
     pub(crate) fn is_secure(&self) -> bool {

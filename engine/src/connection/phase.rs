@@ -17,6 +17,8 @@ pub(super) enum Phase {
     Body,
     /// The handler's answer, or the next part of the answer's body.
     Handler,
+    /// The same as in [`Handler`](Phase::Handler), for a client that has ended its direction and has probably left.
+    Disconnected,
     /// Room in the socket, because the peer has not taken all sent bytes.
     Write,
     /// Bytes of another protocol, in either direction.

@@ -1,12 +1,15 @@
 //! Decides after an event which phase a connection enters next, and when the deadline of that phase is.
 
 use super::Connection;
-use super::close::DRAIN_TICKS;
+use super::close::{DRAIN_HEAD_TICKS, DRAIN_TICKS};
 use super::http1::H1;
 use super::out::Out;
 use super::phase::Phase;
 use super::transport::Transport;
+use crate::deadline::NEVER;
+use crate::disconnect::OnDisconnect;
 use crate::exchange::Exchange;
+use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::raw::Raw;
 use crate::service::Service;
@@ -31,7 +34,7 @@ impl Connection {
             if self.http.client() == h1::state::State::Idle && !self.transport.is_ending() {
                 out.flush(self.transport.id);
                 self.transport.phase = Phase::Idle;
-                worker.deadlines.set(self.transport.id.index, worker.tick, idle_ticks(worker));
+                worker.deadlines.set(self.transport.id.index, worker.tick, self.transport.idle_ticks(worker));
                 return;
             }
         }
@@ -78,6 +81,18 @@ impl Connection {
         if !answering && (self.http.must_close() || self.is_finished_with_peer()) {
             return self.finish(worker, out);
         }
+        let mut left = None;
+        if answering && self.transport.ended {
+            left = exchange.filter(|exchange| exchange.tunnel().is_none()).map(|exchange| exchange.client_left());
+            let waits = !self.transport.blocked && !self.transport.work.is_unfinished();
+            if left == Some(OnDisconnect::CancelAtOnce) && waits {
+                self.end_with(Abort::ClientLeft, worker, out);
+                if !self.transport.is_ending() {
+                    self.finish(worker, out);
+                }
+                return;
+            }
+        }
         let phase = if self.transport.blocked
             || exchange.is_some_and(|exchange| exchange.outgoing.is_streaming() && !exchange.awaits_answer())
         {
@@ -95,6 +110,8 @@ impl Connection {
         } else {
             Phase::Idle
         };
+        let is_given_up = left == Some(OnDisconnect::Cancel) && worker.rules.disconnect != NEVER;
+        let phase = if phase == Phase::Handler && is_given_up { Phase::Disconnected } else { phase };
         self.wait_for(phase, worker);
     }
 
@@ -170,10 +187,12 @@ impl Transport {
         self.phase = phase;
         let rules = &worker.rules;
         let after = match phase {
+            Phase::Head if worker.draining => rules.head.min(DRAIN_HEAD_TICKS),
             Phase::Proxy | Phase::Fresh | Phase::Head => rules.head,
-            Phase::Idle => idle_ticks(worker),
+            Phase::Idle => self.idle_ticks(worker),
             Phase::Body => rules.body,
             Phase::Handler => rules.handler,
+            Phase::Disconnected => rules.disconnect,
             Phase::Write | Phase::Closing => rules.write,
             Phase::Linger => rules.linger,
             Phase::Tunnel => rules.tunnel,
@@ -184,6 +203,17 @@ impl Transport {
 }
 
 impl Transport {
+    /// Returns the number of ticks to wait for the next request. During a shutdown it is small, because only a request that
+    /// is already on its way is still served.
+    #[inline]
+    fn idle_ticks(&self, worker: &WorkerContext<impl Service>) -> u32 {
+        match &self.link {
+            _ if worker.draining => DRAIN_TICKS,
+            None => worker.rules.idle,
+            Some(link) => link.idle.get(),
+        }
+    }
+
     /// Restarts the timeout of a tunnel after bytes have passed, unless the tunnel is already ending because it was
     /// idle.
     pub(super) fn tunnel_moved(&self, raw: &Raw, worker: &mut WorkerContext<impl Service>) {
@@ -191,12 +221,6 @@ impl Transport {
             worker.deadlines.set(self.id.index, worker.tick, worker.rules.tunnel);
         }
     }
-}
-
-/// Returns the number of ticks to wait for the next request. During a shutdown it is small, because only a request that
-/// is already on its way is still served.
-fn idle_ticks(worker: &WorkerContext<impl Service>) -> u32 {
-    if worker.draining { DRAIN_TICKS } else { worker.rules.idle }
 }
 
 /// Returns `bytes`, or an empty slice if they are only line ends. A client may send empty lines before a request, so

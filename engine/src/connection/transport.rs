@@ -50,6 +50,8 @@ pub(super) struct Transport {
     pub(super) end_seen: bool,
     /// True if the connection uses TLS.
     pub(super) is_secure: bool,
+    /// True if a task of ours has opened the connection.
+    pub(super) is_outgoing: bool,
     /// The rest of the connection's work allowance in the current turn.
     pub(super) work: Work,
     /// The link to the pool, if this is a connection to a server.
@@ -79,6 +81,7 @@ impl Transport {
             end_said: false,
             end_seen: false,
             is_secure: false,
+            is_outgoing: false,
             work: Work::default(),
             link: None,
         }

@@ -129,6 +129,13 @@ impl Work {
         self.left != Left::Nothing
     }
 
+    /// Records that the unparsed bytes were dropped.
+    pub(super) fn drop_unread(&mut self) {
+        if self.left == Left::Unread {
+            self.left = Left::Nothing;
+        }
+    }
+
     /// Records that unparsed bytes are left for a later turn. Returns true if no work had been left yet.
     pub(super) fn leave_unread(&mut self) -> bool {
         let is_first = self.left == Left::Nothing;

@@ -26,6 +26,8 @@ pub(crate) enum Abort {
     BodyTooLarge(u32, BodyUse),
     /// The handler, or the next part of the response's body, missed its deadline.
     HandlerTooSlow,
+    /// The client has ended its direction, and the handler has not answered in time since then.
+    ClientLeft,
     /// The peer has taken too little of the response before the write deadline.
     WriteTooSlow,
     /// The response's body has returned an error while it was polled.
@@ -74,6 +76,8 @@ impl Abort {
             Abort::BodyTooSlow => of(StatusCode::REQUEST_TIMEOUT, TooSlow, Code::NoError, "the request's body came too slowly"),
             Abort::BodyTooLarge(..) => of(StatusCode::PAYLOAD_TOO_LARGE, TooLarge, Code::Cancel, "the request's body is too large"),
             Abort::HandlerTooSlow => of(StatusCode::SERVICE_UNAVAILABLE, CutShort, Code::Cancel, "the answer took too long"),
+            // As other servers say it. A client that still reads learns why it gets no answer.
+            Abort::ClientLeft => of(StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST), CutShort, Code::Cancel, "the client has ended its direction before the answer was ready"),
             Abort::WriteTooSlow => of(StatusCode::SERVICE_UNAVAILABLE, CutShort, Code::Cancel, "the answer was not taken in time"),
             Abort::BodyFailed => of(StatusCode::INTERNAL_SERVER_ERROR, CutShort, Code::Internal, "a response's body failed"),
             Abort::BodyPanicked => of(StatusCode::INTERNAL_SERVER_ERROR, CutShort, Code::Internal, "a response's body panicked"),

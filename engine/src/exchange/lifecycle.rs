@@ -27,7 +27,8 @@ pub(crate) trait Lifecycle: Carrier {
         worker.override_method(head, window);
         if worker.shared.config().access_log {
             let now = worker.now;
-            self.make_exchange(worker).keep_log(LogLine::new(head, window, now));
+            let peer = self.caller().peer();
+            self.make_exchange(worker).keep_log(LogLine::new(head, window, now, peer));
         }
         let route = match worker.route(head, window, self.caller()) {
             Ok(route) => route,

@@ -13,19 +13,38 @@ pub(super) struct LogLine {
     pub(super) target: String,
     pub(super) protocol: &'static str,
     pub(super) since: highwire_io::Instant,
+    peer: highwire_io::Peer,
 }
+
+/// The status in the access log of a request whose client has left, as other servers write it.
+const CLIENT_LEFT: u16 = 499;
 
 impl LogLine {
     /// Copies these parts from a request's head, which was received at `since`.
-    pub(super) fn new(head: &Head, window: &[u8], since: highwire_io::Instant) -> LogLine {
+    pub(super) fn new(head: &Head, window: &[u8], since: highwire_io::Instant, peer: highwire_io::Peer) -> LogLine {
         let words = |span: highwire_proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
         let protocol = match head.version {
             highwire_proto::Version::Http10 => "HTTP/1.0",
             highwire_proto::Version::Http11 => "HTTP/1.1",
             highwire_proto::Version::Http2 => "HTTP/2",
         };
-        LogLine { method: words(head.method_span), target: words(head.target.whole), protocol, since }
+        LogLine { method: words(head.method_span), target: words(head.target.whole), protocol, since, peer }
     }
+}
+
+/// Writes the access log's line for a request that was not answered, because its client has left.
+#[cold]
+pub(super) fn log_lost(line: &LogLine, worker: &WorkerContext<impl Service>) {
+    tracing::info!(
+        target: "highwire::access",
+        peer = %line.peer,
+        method = line.method.as_str(),
+        target = line.target.as_str(),
+        protocol = line.protocol,
+        status = CLIENT_LEFT,
+        microseconds = worker.now.since(line.since).as_micros() as u64,
+        "the client has left before the answer"
+    );
 }
 
 /// Writes the access log's line for an answered request.

@@ -21,11 +21,12 @@ pub(super) use outgoing::Outgoing;
 pub(super) use tunnel::Tunnel;
 
 use self::abort::Abort;
-use self::log::LogLine;
+use self::log::{LogLine, log_lost};
 use super::context::TaskKind;
 use super::worker::WorkerContext;
 use crate::body::BodyError;
 use crate::client::{Answer, AnswerBody, Asking};
+use crate::disconnect::{OnDisconnect, Presence};
 use crate::raw::{Ended, Raw, RawStream, Switch};
 use crate::reply::{Awaited, InterimQueue};
 use crate::request::Hooks;
@@ -57,6 +58,8 @@ pub(crate) struct Exchange {
     interim: Option<Rc<RefCell<InterimQueue>>>,
     /// The size of the whole body in bytes after decoding, if middleware has decoded it for the handler.
     unfolded: Option<Rc<Cell<usize>>>,
+    /// What the handler learns if the client leaves, if it has asked.
+    presence: Option<Rc<Presence>>,
     log: Option<Box<LogLine>>,
     /// On a client, the place of the request, until its response has come.
     asking: Option<Rc<Asking>>,
@@ -73,6 +76,7 @@ impl Default for Exchange {
             reply: None,
             interim: None,
             unfolded: None,
+            presence: None,
             log: None,
             asking: None,
         }
@@ -216,6 +220,22 @@ impl Exchange {
         }
     }
 
+    /// Ends the exchange because its connection or stream ends without a response, and writes its line in the access log.
+    pub(crate) fn lose(&mut self, worker: &mut WorkerContext<impl Service>) {
+        if let Some(line) = self.take_log() {
+            log_lost(&line, worker);
+        }
+        self.give_up(BodyError::CutShort, worker);
+    }
+
+    /// Records that the client has ended its direction. Returns what happens to the handler. Work of another thread that
+    /// has not begun is given up at once.
+    pub(crate) fn client_left(&self) -> OnDisconnect {
+        let policy = self.presence.as_ref().map_or(OnDisconnect::default(), |presence| presence.left());
+        let is_waiting = self.reply.as_ref().is_some_and(Awaited::has_waiting_work);
+        if policy == OnDisconnect::Cancel && is_waiting { OnDisconnect::CancelAtOnce } else { policy }
+    }
+
     /// Records the route of the handler's pending future, and the future's place in the route's pool.
     pub(super) fn keep_future(&mut self, future: (u32, u32)) {
         self.future = Some(future);
@@ -303,6 +323,7 @@ impl Exchange {
     /// handler's call.
     pub(crate) fn take_hooks(&mut self, hooks: &mut Hooks) {
         (self.reply, self.interim, self.unfolded) = (hooks.reply.take(), hooks.interim.take(), hooks.unfolded.take());
+        self.presence = hooks.presence.take();
     }
 
     /// Returns the size in bytes of the whole body that the handler holds. `lent` is the size that the carrier has

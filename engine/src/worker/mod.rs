@@ -91,6 +91,9 @@ impl<D: Driver, S: Service> Worker<D, S> {
             listeners.into_iter().map(|listener| driver.listen(listener)).collect::<std::io::Result<Vec<_>>>()?;
         let listener_setups =
             if listener_setups.iter().all(ListenerSetup::is_plain) { Vec::new() } else { listener_setups };
+        if !listeners.is_empty() {
+            cx.shared.serves.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
         let remote = Remote::new(notifier, cx.beat.clone());
         let calls = Calls::new(&remote);
         let state = WorkerState {
@@ -300,6 +303,9 @@ impl<D: Driver, S: Service> Drop for Worker<D, S> {
         for connection in self.state.connections.iter_mut().filter_map(Option::as_mut) {
             connection.cut(&mut self.state.cx, &mut self.queue);
             self.state.cx.shared.dismiss(connection.peer());
+            if connection.is_outgoing() {
+                self.state.cx.shared.dismiss_opened();
+            }
             self.state.cx.share.give(CONNECTION_BYTES);
         }
         self.state.connections.clear();

@@ -40,6 +40,10 @@ const TASKS_A_LOOK: usize = 16;
 /// other connections wait during this time.
 const UNFINISHED_NANOSECONDS: u64 = 1_000_000;
 
+/// The most idle connections that are closed at once when there is no room for another one. The search for those that are
+/// idle for the longest time looks at all connections, so it should serve many newcomers.
+const MADE_ROOM: usize = 32;
+
 /// A worker without connections keeps a connection table of up to this many slots, and frees a larger one.
 const CONNECTIONS_KEPT: usize = 1024;
 
@@ -231,6 +235,9 @@ impl<S: Service> WorkerState<S> {
         }
         self.cx.deadlines.clear(id.index);
         self.cx.shared.dismiss(connection.peer());
+        if connection.is_outgoing() {
+            self.cx.shared.dismiss_opened();
+        }
         self.cx.share.give(CONNECTION_BYTES);
         self.count -= 1;
         if self.count == 0 && self.connections.len() > CONNECTIONS_KEPT {
@@ -250,11 +257,15 @@ impl<S: Service> WorkerState<S> {
             self.pause_accept(queue);
             return;
         }
-        let listener_setup = self.listener_setups.get(listener);
-        let (has_tls, proxied) = listener_setup
+        let (has_tls, proxied) = self
+            .listener_setups
+            .get(listener)
             .map_or((false, false), |listener_setup| (listener_setup.tls.is_some(), listener_setup.proxied));
         // The driver may have accepted connections before it saw `PauseAccept`.
-        let admission = self.cx.shared.admit(peer, proxied);
+        let mut admission = self.cx.shared.admit(peer, proxied);
+        if admission == Admission::TooManyInAll && self.make_room("the most connections", queue) {
+            admission = self.cx.shared.admit(peer, proxied);
+        }
         if admission != Admission::Taken {
             self.cx.share.give(CONNECTION_BYTES);
             if admission == Admission::TooManyInAll {
@@ -264,6 +275,7 @@ impl<S: Service> WorkerState<S> {
             return;
         }
         let mut connection = Connection::new(socket, peer, proxied, &mut self.cx);
+        let listener_setup = self.listener_setups.get(listener);
         let secured = !has_tls
             || listener_setup.is_some_and(|listener_setup| listener_setup.secure(&mut connection, &mut self.cx));
         if !secured {
@@ -279,9 +291,29 @@ impl<S: Service> WorkerState<S> {
         if self.cx.draining {
             self.with(socket, queue, |connection, worker, _, queue| connection.drain(worker, queue));
         }
-        if !self.cx.shared.has_room() {
+        if !self.cx.shared.has_room() && !self.make_room("the most connections", queue) {
             self.pause_accept(queue);
         }
+    }
+
+    /// Closes the connections that are idle for the longest time, because a bound leaves no room for another one. Returns
+    /// false if none has been idle for a second. Idle clients must not keep others out.
+    #[cold]
+    fn make_room(&mut self, bound: &'static str, queue: &mut Queue) -> bool {
+        let idle_since =
+            |connection: &Connection| connection.idle_since(&self.cx).map(|since| (since, connection.id()));
+        let mut oldest: Vec<_> = self.connections.iter().flatten().filter_map(idle_since).collect();
+        if oldest.len() > MADE_ROOM {
+            oldest.select_nth_unstable_by_key(MADE_ROOM - 1, |(since, _)| *since);
+            oldest.truncate(MADE_ROOM);
+        }
+        let closed = oldest.len();
+        for (_, id) in oldest {
+            self.with(id, queue, |connection, worker, _, queue| connection.close_idle(worker, queue));
+        }
+        let connections = self.cx.shared.connection_count();
+        quiet::log!(Full, warn, bound, closed, connections, "there is no room for another connection; idle ones close");
+        closed > 0
     }
 
     fn keep(&mut self, connection: Connection) {
@@ -375,7 +407,7 @@ impl<S: Service> WorkerState<S> {
         self.expired = expired;
         self.calls.expire(&mut self.cx);
         if self.accept_again.is_some_and(|at| at <= self.cx.now) {
-            if self.cx.shared.has_room() {
+            if self.cx.shared.has_room() || self.make_room("the most connections", queue) {
                 self.accept_again = None;
                 for &listener in &self.listeners {
                     queue.push(Op::ResumeAccept { listener });
@@ -396,6 +428,7 @@ impl<S: Service> WorkerState<S> {
         let shared = self.cx.shared.clone();
         if self.drain_until.is_none() {
             self.cx.draining = true;
+            self.cx.context.stop();
             self.accept_again = None;
             for index in 0..self.connections.len() {
                 if let Some(id) = self.connections.get(index).and_then(Option::as_ref).map(Connection::id) {
@@ -433,6 +466,12 @@ impl<S: Service> WorkerState<S> {
             self.drain_until = Some(self.cx.now);
         }
     }
+}
+
+/// Returns true if a system call has failed because there are too many descriptors.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    // EMFILE and ENFILE have these numbers on all systems that we know.
+    matches!(error.raw_os_error(), Some(23 | 24))
 }
 
 impl<S: Service> Sink for WorkerState<S> {
@@ -484,6 +523,9 @@ impl<S: Service> Sink for WorkerState<S> {
             Completion::AcceptFailed { listener, error } => {
                 self.know(listener);
                 quiet::log!(Failure, warn, %error, "cannot accept a connection; accepting is paused");
+                if is_out_of_descriptors(&error) {
+                    self.make_room("the descriptors of the process or of the system", queue);
+                }
                 self.pause_accept(queue);
             }
             Completion::Woken => (self.woken, self.handed) = (true, true),

@@ -137,7 +137,7 @@ async fn reach(target: &Target, settings: &Settings, times: &mut OpeningTimes) -
     let (limit, begun) = (settings.connect_timeout, context::now());
     if let Some(path) = &settings.unix {
         let address = Address::Unix(path.clone());
-        let stream = within(limit, Stage::Connect, async { connect(address).await.map_err(Failure::Connect) }).await;
+        let stream = within(limit, Stage::Connect, async { connect(address).await.map_err(unreachable) }).await;
         times.connect = context::now() - begun;
         return stream;
     }
@@ -174,10 +174,16 @@ async fn reach(target: &Target, settings: &Settings, times: &mut OpeningTimes) -
 }
 
 async fn dial(addresses: &[SocketAddr]) -> Result<RawStream, Failure> {
-    connect_any(addresses).await.map_err(|error| match error.kind() {
+    connect_any(addresses).await.map_err(unreachable)
+}
+
+/// Returns the reason why a connection was not opened. That this process has no place for another one is not the other
+/// server's fault.
+fn unreachable(error: io::Error) -> Failure {
+    match error.kind() {
         io::ErrorKind::QuotaExceeded => Failure::TooManyConnections,
         _ => Failure::Connect(error),
-    })
+    }
 }
 
 async fn look_up(host: &str, port: u16, settings: &Settings) -> Result<Vec<SocketAddr>, Failure> {

@@ -76,6 +76,7 @@ pub use highwire_engine::client::{Bounds, Failure, Stage, Timeouts};
 
 use self::builder::Settings;
 use self::connect::Here;
+pub(crate) use self::request::OnInterim;
 pub(crate) use self::send::is_idempotent;
 use crate::server::Worker;
 use crate::{App, Method};

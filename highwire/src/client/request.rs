@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// A function that gets each interim response: its status and its fields.
-pub(super) type OnInterim = Rc<dyn Fn(crate::StatusCode, &[(HeaderName, HeaderValue)])>;
+pub(crate) type OnInterim = Rc<dyn Fn(crate::StatusCode, &[(HeaderName, HeaderValue)])>;
 
 /// A request, as [middleware](super::Middleware) sees and changes it.
 pub struct Request {

@@ -67,12 +67,14 @@ impl Client {
         }
     }
 
-    /// Sends a request of the engine's own kind to the origin of a URL, once. Returns the response, or the
+    /// Sends a request of the engine's own kind to the origin of a URL, once. `on_interim` gets the interim responses, if the
+    /// request wants them. Returns the response, or the
     /// reason why there is none and the request, whose body in parts is missing if a connection has begun to send it.
     pub(crate) async fn send_to(
         &self,
         url: &Rc<Url>,
         mut request: engine::Request,
+        on_interim: Option<&OnInterim>,
     ) -> Result<Box<Answer>, (Failure, Option<engine::Request>)> {
         let here = self.here();
         let place = match here.place(url, &self.settings, false) {
@@ -86,7 +88,7 @@ impl Client {
             request.fields.extend(via.authorization().map(|value| (header::PROXY_AUTHORIZATION, value)));
         }
         let mut asked = place.origin.send(request);
-        match self.wait(&mut asked, None, None).await {
+        match self.wait(&mut asked, on_interim, None).await {
             Ok(answer) => Ok(answer),
             Err(failure) => Err((failure, asked.into_request())),
         }

@@ -140,8 +140,8 @@ pub struct Blocking<F>(F);
 
 /// Makes a handler of a function that blocks or computes for long. The worker runs the extractors; a thread of the
 /// bounded blocking pool then runs the function. The response is 503 if the pool is full. If the client disconnects or
-/// a deadline passes before the function has begun, the function never runs, so the client can safely try again. A
-/// function that has begun runs to its end.
+/// ends its direction, or a deadline passes, before the function has begun, the function never runs, so the client can
+/// safely try again. A function that has begun runs to its end.
 ///
 /// ```
 /// use highwire::testing::Client;

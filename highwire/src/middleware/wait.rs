@@ -165,6 +165,7 @@ impl OwnedRequest {
         request.hooks.interim(waker.clone());
         let unfolded = request.hooks.unfolded.get_or_insert_with(Rc::default).clone();
         let mut hooks = Hooks::default();
+        hooks.share_disconnect(request.hooks);
         (hooks.interim, hooks.unfolded) = (request.hooks.interim.clone(), Some(unfolded));
         (hooks.waker, hooks.extensions) = (Some(waker.clone()), std::mem::take(&mut request.hooks.extensions));
         OwnedRequest {

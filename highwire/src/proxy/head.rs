@@ -1,11 +1,13 @@
 //! The head of a request on its way to an upstream, and of a response on its way back.
 
 use crate::client::is_idempotent;
+use crate::client::url::Url;
 use crate::request::{FromRequest, text};
-use crate::{BodyUse, Peer, Request, Response, StatusCode};
+use crate::{BodyUse, InterimResponses, Peer, Request, Response, StatusCode};
 use bytes::Bytes;
+use highwire_engine::OnDisconnect;
 use highwire_engine::client::Answer;
-use highwire_io::random;
+use highwire_io::{SocketId, random};
 use highwire_proto::ws::handshake;
 use highwire_proto::{Head, Length};
 use http::{HeaderName, HeaderValue, Method, header};
@@ -40,6 +42,12 @@ pub(super) struct Incoming {
     /// The protocols that the request proposes.
     pub(super) upgrade: Option<HeaderValue>,
     version: http::Version,
+    /// The way to pass interim responses on; `None` to a client of HTTP/1.0, which knows none.
+    interims: Option<InterimResponses>,
+    /// The connection of the client, if it carries several requests at the same time.
+    connection: Option<SocketId>,
+    /// One less than the value of Max-Forwards of OPTIONS and TRACE.
+    forwards: Option<u32>,
 }
 
 impl FromRequest for Incoming {
@@ -64,6 +72,12 @@ impl FromRequest for Incoming {
             Peer::Internet(address, _) => Some(address),
             Peer::Local => None,
         };
+        // Nobody waits for the answer of an upstream when the client has left.
+        request.hooks.disconnect().set(OnDisconnect::CancelAtOnce);
+        let interims = match request.version() {
+            http::Version::HTTP_10 => None,
+            _ => Some(InterimResponses::from_request(request)?),
+        };
         Ok(Incoming {
             method,
             is_secure: request.is_secure(),
@@ -74,6 +88,9 @@ impl FromRequest for Incoming {
             length: if is_connect { Length::Empty } else { request.head.length },
             upgrade: proposed.and_then(|proposed| HeaderValue::from_bytes(&proposed).ok()),
             version: request.version(),
+            interims,
+            connection: request.connection().filter(|_| request.version() == http::Version::HTTP_2),
+            forwards: None,
         })
     }
 }
@@ -97,8 +114,39 @@ impl Incoming {
     }
 
     /// Returns an error if an upstream could read the path as another one.
-    pub(super) fn check_path(&self) -> Result<(), &'static str> {
-        check(text(self.head.target.path.of(&self.window)))
+    pub(super) fn check_path(&self, allows_unusual: bool) -> Result<(), &'static str> {
+        check(self.whole_path(), allows_unusual)
+    }
+
+    /// Returns the path of the request.
+    pub(super) fn whole_path(&self) -> &str {
+        text(self.head.target.path.of(&self.window))
+    }
+
+    /// Counts the passing on in Max-Forwards of OPTIONS and TRACE (RFC 9110 section 7.6.2). Returns the answer to a request
+    /// that must not be passed on.
+    pub(super) fn forward_once(&mut self) -> Option<Response> {
+        if self.method != Method::OPTIONS && self.method != Method::TRACE {
+            return None;
+        }
+        let forwards =
+            self.header("max-forwards").and_then(|value| std::str::from_utf8(value).ok()?.parse::<u32>().ok());
+        self.forwards = Some(match forwards? {
+            0 if self.method == Method::OPTIONS => return Some(Response::new(StatusCode::NO_CONTENT)),
+            0 => return Some(Response::error(StatusCode::METHOD_NOT_ALLOWED, "this proxy answers no TRACE\n")),
+            forwards => forwards - 1,
+        });
+        None
+    }
+
+    /// Returns the connection of the client, if it carries several requests at the same time.
+    pub(super) fn shared_connection(&self) -> Option<SocketId> {
+        self.connection
+    }
+
+    /// Takes the way to pass interim responses on.
+    pub(super) fn take_interims(&mut self) -> Option<InterimResponses> {
+        self.interims.take()
     }
 
     /// Returns the path for an upstream, without the prefix, or the reason why that is not possible.
@@ -160,10 +208,12 @@ impl Incoming {
                 if value.as_bytes().eq_ignore_ascii_case(b"trailers") {
                     fields.push((name, value));
                 }
+            } else if let Some(forwards) = self.forwards.filter(|_| name == header::MAX_FORWARDS) {
+                fields.push((name, HeaderValue::from(forwards)));
             } else if is_of_connection(&name) || named.iter().any(|other| *other == name.as_str()) {
                 // It is for this connection only.
-            } else if name == header::HOST || name == header::EXPECT || name.as_str().starts_with("proxy-") {
-                // It is for this server.
+            } else if name == header::HOST || name == header::EXPECT || is_of_proxy(name.as_str()) {
+                // It is for this server. CGI programs read `Proxy` as the address of a proxy for their own requests.
             } else if has_underscore && (!keeps_underscores || is_forwarded) {
                 // A CGI program could read it as another field.
             } else if is_forwarded && forwarding == Forwarding::Append && name == "x-forwarded-for" {
@@ -184,7 +234,11 @@ impl Incoming {
                 fields.push((header::SEC_WEBSOCKET_KEY, key));
             }
         }
-        let version = if self.is_http2() { "2 highwire" } else { "1.1 highwire" };
+        let version = match self.version {
+            http::Version::HTTP_2 => "2 highwire",
+            http::Version::HTTP_10 => "1.0 highwire",
+            _ => "1.1 highwire",
+        };
         fields.push((header::VIA, HeaderValue::from_static(version)));
         fields
     }
@@ -261,15 +315,48 @@ fn joined(before: &HeaderValue, after: &[u8]) -> HeaderValue {
     HeaderValue::from_bytes(&[before.as_bytes(), b", ", after].concat()).unwrap_or_else(|_| before.clone())
 }
 
-/// Returns the fields of a response for the client.
-pub(super) fn response_fields(answer: &Answer) -> Vec<(HeaderName, HeaderValue)> {
+/// Returns the fields of a response for the client. `upstream` is the URL of the upstream, and `prefix` what was removed from
+/// the path of the request.
+pub(super) fn response_fields(answer: &Answer, upstream: &Url, prefix: &str) -> Vec<(HeaderName, HeaderValue)> {
     let named = connection_names(&answer.head, &answer.window);
+    // A 426 must name the protocol that it requires (RFC 9110 section 15.5.22).
+    let keeps_upgrade = answer.head.status == 426;
     let passes = |(name, _): &(HeaderName, HeaderValue)| {
-        !is_of_connection(name) && name != header::TE && !named.iter().any(|other| *other == name.as_str())
+        (keeps_upgrade && *name == header::UPGRADE)
+            || (!is_of_connection(name) && name != header::TE && !named.iter().any(|other| *other == name.as_str()))
     };
     let mut fields = Vec::with_capacity(answer.head.fields.len());
-    fields.extend(each(&answer.head, &answer.window).filter(passes));
+    for (name, value) in each(&answer.head, &answer.window).filter(passes) {
+        let is_location = name == header::LOCATION || name == header::CONTENT_LOCATION;
+        let here = if is_location { location(&value, upstream, prefix) } else { None };
+        fields.push((name, here.unwrap_or(value)));
+    }
     fields
+}
+
+/// Returns the URL of an upstream as a path that the client can reach, if it is one of the upstream's own address.
+fn location(value: &HeaderValue, upstream: &Url, prefix: &str) -> Option<HeaderValue> {
+    let rest = value.to_str().ok()?.strip_prefix(&*upstream.origin())?;
+    let path = match rest.as_bytes().first() {
+        None => "/",
+        Some(b'/') => rest,
+        Some(b'?' | b'#') => return HeaderValue::try_from(format!("{prefix}/{rest}")).ok(),
+        // The address only begins as the upstream's does.
+        Some(_) => return None,
+    };
+    let path = path.strip_prefix(upstream.target().trim_end_matches('/')).unwrap_or(path);
+    // Two slashes would begin a host.
+    (!path.starts_with("//") || !prefix.is_empty()).then(|| HeaderValue::try_from(format!("{prefix}{path}")).ok())?
+}
+
+/// Returns true if the lengths that a response announces are valid and agree. A response without a body may announce
+/// them, and they are then passed on.
+pub(super) fn has_valid_length(answer: &Answer) -> bool {
+    let mut known = None;
+    answer.head.named(&answer.window, b"content-length").all(|value| {
+        let is_number = !value.is_empty() && value.len() <= 19 && value.iter().all(u8::is_ascii_digit);
+        is_number && *known.get_or_insert(value) == value
+    })
 }
 
 /// Returns the fields of a head. The values share the bytes of the window.
@@ -288,7 +375,7 @@ fn connection_names(head: &Head, window: &[u8]) -> Vec<String> {
 }
 
 /// Returns true for the fields that concern one connection (RFC 9110 section 7.6.1).
-fn is_of_connection(name: &HeaderName) -> bool {
+pub(super) fn is_of_connection(name: &HeaderName) -> bool {
     *name == header::CONNECTION
         || *name == header::TRANSFER_ENCODING
         || *name == header::CONTENT_LENGTH
@@ -296,14 +383,19 @@ fn is_of_connection(name: &HeaderName) -> bool {
         || matches!(name.as_str(), "keep-alive" | "proxy-connection" | "http2-settings")
 }
 
+/// Returns true for the fields between a client and its proxy.
+fn is_of_proxy(name: &str) -> bool {
+    name == "proxy" || name.starts_with("proxy-")
+}
+
 fn is_forwarded(name: &HeaderName) -> bool {
     *name == header::FORWARDED || name.as_str().starts_with("x-forwarded-") || name == "x-real-ip"
 }
 
 /// Returns an error for a path that an upstream could read as another one.
-fn check(path: &str) -> Result<(), &'static str> {
+fn check(path: &str, allows_unusual: bool) -> Result<(), &'static str> {
     let bytes = path.as_bytes();
-    if path.contains("//") {
+    if path.contains("//") && !allows_unusual {
         return Err("the path has an empty segment");
     }
     if !bytes.contains(&b'%') && !bytes.contains(&b'.') && !bytes.contains(&b'\\') {
@@ -324,10 +416,16 @@ fn check(path: &str) -> Result<(), &'static str> {
             }
         }
     }
-    if decoded.iter().any(|byte| matches!(byte, b'\\' | 0..=0x1f | 0x7f)) {
-        return Err("the path has a backslash or a control byte");
+    if decoded.iter().any(|byte| matches!(byte, 0..=0x1f | 0x7f)) {
+        return Err("the path has a control byte");
     }
-    if decoded.split(|&byte| byte == b'/').any(|segment| {
+    if decoded.contains(&b'\\') && !allows_unusual {
+        return Err("the path has a backslash");
+    }
+    if decoded.windows(2).any(|pair| pair == b"//") && !allows_unusual {
+        return Err("the path has an empty segment");
+    }
+    if decoded.split(|&byte| byte == b'/' || byte == b'\\').any(|segment| {
         let segment = segment.split(|&byte| byte == b';').next().unwrap_or_default();
         segment == b"." || segment == b".."
     }) {
@@ -348,6 +446,39 @@ mod tests {
     }
 
     #[test]
+    fn unusual_paths_pass_if_they_are_allowed() {
+        for (path, is_fine) in [
+            ("/a//b", true),
+            ("/a%5cb", true),
+            ("/a/%2fb", true),
+            ("/a//../b", false),
+            ("/a\\..\\b", false),
+            ("/a%00b", false),
+        ] {
+            assert_eq!(check(path, true).is_ok(), is_fine, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_location_of_the_upstream_is_one_here() {
+        for (upstream, prefix, value, expected) in [
+            ("http://127.0.0.1:9000", "", "http://127.0.0.1:9000/login?x", Some("/login?x")),
+            ("http://127.0.0.1:9000", "/api", "http://127.0.0.1:9000/login", Some("/api/login")),
+            ("http://127.0.0.1:9000/base", "/api", "http://127.0.0.1:9000/base/login", Some("/api/login")),
+            ("http://127.0.0.1:9000", "", "http://127.0.0.1:9000", Some("/")),
+            ("http://127.0.0.1:9000", "", "http://127.0.0.1:9000?a", Some("/?a")),
+            ("http://127.0.0.1:9000", "", "http://127.0.0.1:90001/", None),
+            ("http://127.0.0.1:9000", "", "http://127.0.0.1:9000//evil.example/", None),
+            ("http://127.0.0.1:9000", "", "https://127.0.0.1:9000/", None),
+            ("http://127.0.0.1:9000", "", "/login", None),
+        ] {
+            let (url, _) = crate::client::url::parse(upstream).expect("a URL");
+            let here = location(&HeaderValue::from_static(value), &url, prefix);
+            assert_eq!(here.as_ref().and_then(|here| here.to_str().ok()), expected, "{value}");
+        }
+    }
+
+    #[test]
     fn paths_that_two_servers_could_read_differently_are_refused() {
         for (path, is_fine) in [
             ("/", true),
@@ -356,6 +487,9 @@ mod tests {
             ("/a%20b", true),
             ("/a%2Fb", true),
             ("/a/.hidden", true),
+            ("/a%2F%2fb", false),
+            ("/a/%2Fb", false),
+            ("/a/..%5cb", false),
             ("//a", false),
             ("/a//b", false),
             ("/a/..", false),
@@ -370,7 +504,7 @@ mod tests {
             ("/a%00b", false),
             ("/a%0d%0ab", false),
         ] {
-            assert_eq!(check(path).is_ok(), is_fine, "{path}");
+            assert_eq!(check(path, false).is_ok(), is_fine, "{path}");
         }
     }
 }

@@ -18,19 +18,26 @@
 //!
 //! | of the request | what the upstream gets |
 //! |---|---|
-//! | the fields of the connection: `Connection` and those that it names, `Keep-Alive`, `Proxy-*`, `TE`, `Transfer-Encoding`, `Upgrade` | none of them, but our own for this connection; `TE: trailers` stays |
+//! | the fields of the connection: `Connection` and those that it names, `Keep-Alive`, `Proxy`, `Proxy-*`, `TE`, `Transfer-Encoding`, `Upgrade` | none of them, but our own for this connection; `TE: trailers` stays |
 //! | a field whose name has an underscore | nothing, because CGI programs read it as one with a hyphen ([`Proxy::keep_underscores`]) |
 //! | `Host` | the upstream's, or the client's with [`Proxy::preserve_host`] |
 //! | `X-Forwarded-For`, `-Proto`, `-Host`, `Forwarded` | the client's address, scheme and host as we know them ([`Forwarding`]) |
-//! | a path with an empty segment, with dot segments, also encoded, or with a backslash or a control byte | nothing: the client gets 400 |
+//! | a path with dot segments or a control byte, also encoded | nothing: the client gets 400 |
+//! | a path with an empty segment or a backslash, also encoded | nothing: the client gets 400 ([`Proxy::allow_unusual_paths`]) |
+//! | `Max-Forwards` of OPTIONS and TRACE | one less; with 0 this proxy answers |
 //! | a protocol other than WebSocket in `Upgrade` | an ordinary request ([`Proxy::allow_upgrade`]) |
 //! | `Expect` | nothing: this server asks for the body itself |
 //!
+//! Interim responses such as 103 pass, and in `Location` the upstream's own address is replaced by a path. If the client
+//! leaves, its request to the upstream is cancelled at once.
+//!
 //! If no upstream can take a request, the client gets 502, or 504 if a time limit has passed. If an upstream ends in the
-//! middle of a response, the response to the client is cut, too.
+//! middle of a response, the response to the client is cut, too. `docs/proxy.md` says what happens to an upstream that
+//! fails.
 
 mod head;
 mod relay;
+mod start;
 mod upstreams;
 
 pub use self::head::Forwarding;
@@ -38,26 +45,34 @@ pub use self::upstreams::{Balance, HealthCheck};
 
 use self::head::Incoming;
 use self::upstreams::{Chosen, Upstreams};
-use crate::client::{Bounds, Client, ClientBuilder, Error, Timeouts};
+use crate::client::{Bounds, Client, ClientBuilder, Error, OnInterim, Timeouts};
 use crate::handler::private::IntoRoute;
 use crate::handler::{Handler, Route};
 use crate::{Response, StatusCode};
 use bytes::Bytes;
 use highwire_engine::Body;
 use highwire_engine::body::BodyStream;
-use highwire_engine::client::{Failure, Request};
+use highwire_engine::client::{Answer, Failure, Request, Stage};
 use highwire_engine::response::{Content, Streamed};
+use highwire_engine::time::sleep;
 use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 /// The time limit for the head of an upstream's response. It is shorter than the server's own limit for handlers, so that
 /// the client gets 504.
 const HEAD: Duration = Duration::from_secs(50);
 
-/// The most connections to upstreams on each worker. Each request in progress over HTTP/1 needs one.
+/// The most connections to upstreams on each worker. Each request in progress over HTTP/1 needs one. The connections of the
+/// server to others are at most half of those that its descriptors permit.
 const CONNECTIONS: usize = 4096;
+
+/// The time after which an upstream that answers nothing is taken to hang, if the request can be sent to another one.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The most further attempts for one request.
 const RETRIES: usize = 2;
@@ -81,6 +96,8 @@ struct Shared {
     keeps_underscores: bool,
     buffers: bool,
     retries: usize,
+    patience: Duration,
+    allows_unusual_paths: bool,
     /// The protocols that pass by Upgrade.
     protocols: Vec<String>,
 }
@@ -125,6 +142,8 @@ impl Proxy {
             keeps_underscores: false,
             buffers: false,
             retries: RETRIES,
+            patience: PATIENCE,
+            allows_unusual_paths: false,
             protocols: vec!["websocket".to_string()],
         };
         Ok(Proxy { shared })
@@ -180,9 +199,26 @@ impl Proxy {
         self
     }
 
+    /// Passes paths on that have empty segments or backslashes, as image proxies and object stores need. The risk: a server
+    /// that merges `//` to `/`, or takes `\` for `/`, reads another path than this server, whose routes decide what a
+    /// client may reach. `/public//admin` may then be `/admin` there. Paths with dot segments or control bytes never pass.
+    pub fn allow_unusual_paths(mut self) -> Proxy {
+        self.shared.allows_unusual_paths = true;
+        self
+    }
+
+    /// Sets the time after which another upstream is tried if this one has answered no request in that time; the default is
+    /// 10 seconds. Only idempotent requests are sent again. The limit for the head of a response, 50 seconds by default,
+    /// holds for each attempt.
+    pub fn patience(mut self, patience: Duration) -> Proxy {
+        self.shared.patience = patience;
+        self
+    }
+
     /// Sets the most further attempts for one request, at other upstreams; the default is 2. A request is sent again if no
     /// upstream has received it, or if it is idempotent and its connection was lost, and only if its body was not passed
-    /// on in parts. Over time, a fifth of the requests may be sent again.
+    /// on in parts. In 5 to 10 seconds, a fifth of the requests may be sent again, and always 100, or as many as are in
+    /// progress.
     pub fn retries(mut self, retries: usize) -> Proxy {
         self.shared.retries = retries;
         self
@@ -227,36 +263,84 @@ impl Shared {
         if !incoming.limit_upgrade(&self.protocols) {
             return Response::error(StatusCode::NOT_IMPLEMENTED, "this protocol does not pass here\n");
         }
-        if let Err(why) = incoming.check_path().and_then(|()| incoming.path(&self.prefix)) {
+        let checked = incoming.check_path(self.allows_unusual_paths);
+        if let Err(why) = checked.and_then(|()| incoming.path(&self.prefix)) {
             return Response::error(StatusCode::BAD_REQUEST, format!("{why}\n"));
         }
+        if let Some(answer) = incoming.forward_once() {
+            return answer;
+        }
         let here = self.upstreams.here(&self.client);
-        let client = if incoming.upgrade.is_some() { &self.upgrades } else { &self.client };
+        let on_interim = incoming.take_interims().map(relay::interim);
+        let started = match incoming.shared_connection() {
+            Some(connection) => Some(here.starts.enter(connection).await),
+            None => None,
+        };
         let (mut tried, mut attempts, mut content) = (Vec::new(), 0, content);
         loop {
-            let chosen = here.choose(&incoming, &tried);
+            let mut chosen = here.choose(&incoming, &tried);
+            tried.push(chosen.index());
             let had_stream = matches!(content, Content::Stream(_));
-            let request = self.request(&incoming, &chosen, std::mem::replace(&mut content, empty()));
-            let failure = match client.send_to(chosen.url(), request).await {
+            let copy = if let Content::Bytes(bytes) = &content { Some(bytes.clone()) } else { None };
+            let mut request = self.request(&incoming, &chosen, std::mem::replace(&mut content, empty()));
+            request.wants_interims = on_interim.is_some();
+            let may_hang = copy.is_some() && incoming.is_idempotent() && attempts < self.retries;
+            let has_another = || may_hang && here.has_another(&tried);
+            let failure = match self.attempt(&incoming, &chosen, request, on_interim.as_ref(), has_another).await {
                 Ok(answer) => {
                     chosen.answered();
-                    return relay::response(*answer, &incoming, chosen);
+                    started.iter().for_each(|started| started.answered());
+                    return relay::response(*answer, &incoming, chosen, &self.prefix);
                 }
                 Err((failure, again)) => {
                     chosen.failed(&failure);
-                    let Some(request) = again else { return refused(&failure) };
-                    content = request.content;
+                    content = match (again, copy) {
+                        (Some(request), _) => request.content,
+                        (None, Some(bytes)) => Content::Bytes(bytes),
+                        (None, None) => return refused(&failure, &incoming, &chosen),
+                    };
                     failure
                 }
             };
-            tried.push(chosen.index());
             let is_whole = !had_stream || matches!(content, Content::Stream(_));
-            let may = failure.is_unsent() || is_refused(&failure) || (failure.is_lost() && incoming.is_idempotent());
-            if !may || !is_whole || attempts >= self.retries || !here.may_retry() {
-                return refused(&failure);
+            let is_lost = failure.is_lost() || matches!(failure, Failure::TimedOut(Stage::Head));
+            let may = failure.is_unsent() || is_refused(&failure) || (is_lost && incoming.is_idempotent());
+            let has_time = !is_timed_out(&failure) || here.has_another(&tried);
+            if !may || !is_whole || attempts >= self.retries || !has_time || !here.may_retry() {
+                return refused(&failure, &incoming, &chosen);
             }
             attempts += 1;
         }
+    }
+
+    /// Sends a request to an upstream once. If the upstream has answered nothing for a time, and another one could take the
+    /// request, the attempt ends.
+    async fn attempt(
+        &self,
+        incoming: &Incoming,
+        chosen: &Chosen,
+        request: Request,
+        on_interim: Option<&OnInterim>,
+        has_another: impl Fn() -> bool,
+    ) -> Result<Box<Answer>, (Failure, Option<Request>)> {
+        let client = if incoming.upgrade.is_some() { &self.upgrades } else { &self.client };
+        let mut answer = pin!(client.send_to(chosen.url(), request, on_interim));
+        let mut patience = (!self.patience.is_zero()).then(|| sleep(self.patience));
+        poll_fn(|cx| {
+            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+                return Poll::Ready(answer);
+            }
+            if let Some(over) = &mut patience
+                && Pin::new(over).poll(cx).is_ready()
+            {
+                patience = None;
+                if chosen.is_silent() && has_another() {
+                    return Poll::Ready(Err((Failure::TimedOut(Stage::Head), None)));
+                }
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     /// Returns the request for an upstream.
@@ -298,9 +382,12 @@ fn is_refused(failure: &Failure) -> bool {
     )
 }
 
-/// Returns the response to a request that no upstream has answered.
-fn refused(failure: &Failure) -> Response {
-    highwire_engine::log!(Failure, warn, %failure, "an upstream has not answered");
+fn is_timed_out(failure: &Failure) -> bool {
+    matches!(failure, Failure::TimedOut(Stage::Head))
+}
+
+/// Returns the response to a request that no upstream has answered, and logs what has failed.
+fn refused(failure: &Failure, incoming: &Incoming, chosen: &Chosen) -> Response {
     let (status, text) = match failure {
         Failure::TimedOut(_) => (StatusCode::GATEWAY_TIMEOUT, "the server behind this one does not answer in time\n"),
         Failure::TooManyWaiting | Failure::TooManyConnections | Failure::NoMemory => {
@@ -308,8 +395,21 @@ fn refused(failure: &Failure) -> Response {
         }
         Failure::Invalid(_) => (StatusCode::BAD_REQUEST, "the request cannot be passed on\n"),
         Failure::Body(_) => (StatusCode::BAD_REQUEST, "the body of the request was not received\n"),
+        Failure::Malformed(error) if error.status() == 431 => {
+            (StatusCode::BAD_GATEWAY, "the head of the response of the server behind this one is too large\n")
+        }
+        Failure::Malformed(_) | Failure::Http2(..) => {
+            (StatusCode::BAD_GATEWAY, "the response of the server behind this one is malformed\n")
+        }
+        Failure::Lost => (StatusCode::BAD_GATEWAY, "the server behind this one has ended its connection\n"),
         _ => (StatusCode::BAD_GATEWAY, "the server behind this one does not answer\n"),
     };
+    let (client, method, path) = (incoming.peer(), incoming.method.as_str(), incoming.whole_path());
+    let upstream = chosen.url();
+    highwire_engine::log!(
+        Upstream, warn, ?upstream, method, path, ?client, status = status.as_u16(), %failure,
+        "a request was not answered by its upstream"
+    );
     Response::error(status, text)
 }
 

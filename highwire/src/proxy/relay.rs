@@ -1,14 +1,16 @@
 //! Passes bodies, responses and the bytes of other protocols on.
 
-use super::head::{Incoming, response_fields};
+use super::head::{Incoming, has_valid_length, is_of_connection, response_fields};
 use super::streamed;
 use super::upstreams::Chosen;
-use crate::Response;
+use crate::client::OnInterim;
+use crate::{InterimResponses, Response};
 use bytes::Bytes;
 use futures_core::Stream;
 use highwire_engine::Body;
 use highwire_engine::body::{BodyError, BodyStream};
 use highwire_engine::client::{Answer, AnswerBody};
+use highwire_engine::context::{Stopping, stopping};
 use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter, Switch};
 use highwire_engine::response::Content;
 use highwire_proto::Length;
@@ -25,12 +27,20 @@ struct Passing {
     trailers: Rc<RefCell<Vec<(HeaderName, HeaderValue)>>>,
     /// The request that waits for this body's end, if it is a response's.
     _chosen: Option<Chosen>,
+    /// Ends an event stream when this server stops. The page then connects again.
+    stopping: Option<Stopping>,
 }
 
 impl Stream for Passing {
     type Item = Result<Bytes, BodyError>;
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let next = Pin::new(&mut self.body).poll_next(cx);
+        if next.is_pending()
+            && let Some(stopping) = &mut self.stopping
+            && Pin::new(stopping).poll(cx).is_ready()
+        {
+            return Poll::Ready(None);
+        }
         if let Poll::Ready(None) = next {
             *self.trailers.borrow_mut() = self.body.trailers();
         }
@@ -40,24 +50,41 @@ impl Stream for Passing {
 
 /// Returns a received body as one to send.
 pub(super) fn body(body: Body, length: Option<u64>) -> Content {
-    passing(body, length, None)
+    passing(body, length, None, false)
 }
 
-fn passing(body: Body, length: Option<u64>, chosen: Option<Chosen>) -> Content {
+/// Returns a body that is passed on. One that is endless ends when this server stops.
+fn passing(body: Body, length: Option<u64>, chosen: Option<Chosen>, is_endless: bool) -> Content {
     let trailers = Rc::new(RefCell::default());
-    let passing = Passing { body, trailers: trailers.clone(), _chosen: chosen };
+    let stopping = is_endless.then(stopping);
+    let passing = Passing { body, trailers: trailers.clone(), _chosen: chosen, stopping };
     // A body with a length has no trailers over HTTP/1.
     streamed(length, BodyStream::new(passing), Some(Box::new(move || trailers.take())))
 }
 
+/// Returns the function that passes interim responses on (RFC 9110 section 15.2). This server itself asks for the body of a
+/// request, and answers other protocols.
+pub(super) fn interim(interims: InterimResponses) -> OnInterim {
+    Rc::new(move |status, fields| {
+        if status != StatusCode::CONTINUE && status != StatusCode::SWITCHING_PROTOCOLS {
+            let fields = fields.iter().filter(|(name, _)| !is_of_connection(name)).cloned();
+            interims.send(status, fields);
+        }
+    })
+}
+
 /// Returns an upstream's answer as the response to the client.
-pub(super) fn response(mut answer: Answer, incoming: &Incoming, chosen: Chosen) -> Response {
+pub(super) fn response(mut answer: Answer, incoming: &Incoming, chosen: Chosen, prefix: &str) -> Response {
+    if !has_valid_length(&answer) {
+        let text = "the length of the response of the server behind this one is malformed\n";
+        return Response::error(StatusCode::BAD_GATEWAY, text);
+    }
     let body = std::mem::replace(&mut answer.body, AnswerBody::Empty);
     let is_switch = matches!(body, AnswerBody::Tunnel(_));
     // Over HTTP/2, a protocol is accepted with 200 (RFC 8441 section 4).
     let status = if is_switch && incoming.is_http2() { StatusCode::OK } else { answer.status() };
     let mut response = Response::new(status);
-    *response.own_headers() = response_fields(&answer);
+    *response.own_headers() = response_fields(&answer, chosen.url(), prefix);
     let announced = answer.head.field(&answer.window, b"content-length");
     let announced = announced.and_then(|value| std::str::from_utf8(value).ok()?.parse::<u64>().ok());
     *response.content_mut() = match body {
@@ -71,7 +98,9 @@ pub(super) fn response(mut answer: Answer, incoming: &Incoming, chosen: Chosen) 
         AnswerBody::Whole(bytes) => Content::Bytes(bytes),
         AnswerBody::Parts(body) => {
             let length = if let Length::Exact(length) = answer.head.length { Some(length) } else { None };
-            passing(body, length, Some(chosen))
+            let media_type = answer.head.field(&answer.window, b"content-type").unwrap_or_default();
+            let is_endless = length.is_none() && media_type.to_ascii_lowercase().starts_with(b"text/event-stream");
+            passing(body, length, Some(chosen), is_endless)
         }
         AnswerBody::Tunnel(upstream) => {
             let protocol = answer.head.field(&answer.window, b"upgrade").unwrap_or_default();

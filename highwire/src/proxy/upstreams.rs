@@ -1,6 +1,7 @@
 //! The servers behind a proxy: which one gets a request, and which ones are healthy.
 
 use super::head::Incoming;
+use super::start::Starts;
 use crate::Method;
 use crate::client::url::{self, Url};
 use crate::client::{Client, Error};
@@ -18,16 +19,22 @@ use std::time::Duration;
 /// The number of failures in a row after which an upstream gets no more requests for a time.
 const FAILURES: u32 = 3;
 
-/// The time for which an upstream gets no requests after [`FAILURES`] failures. It doubles with each further time, up to
-/// [`LONGEST_EJECTION`].
-const EJECTION: Duration = Duration::from_secs(5);
+/// The time for which an upstream gets no requests after [`FAILURES`] failures. Then one request at a time tries whether it
+/// answers again. If it does not, the time doubles, up to [`LONGEST_EJECTION`]. It is short, because an upstream that is
+/// restarted is back in a second, and the requests that try can usually be sent to another one.
+const EJECTION: Duration = Duration::from_millis(250);
 
 /// The longest time for which an upstream gets no requests.
-const LONGEST_EJECTION: Duration = Duration::from_secs(300);
+const LONGEST_EJECTION: Duration = Duration::from_secs(10);
 
-/// The part of the requests that may be sent again, and the most that may be sent again in a row.
+/// The part of the requests that may be sent again, counted over one to two [`PERIOD`]s, and the number that always may. As
+/// many as are in progress may, too: if an upstream dies, all of its requests fail at once.
 const RETRY_SHARE: f32 = 0.2;
-const RETRIES_IN_A_ROW: f32 = 10.0;
+const RETRIES: usize = 100;
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// The time between two health checks of an upstream that is not healthy, if the interval of the check is longer.
+const IMPATIENCE: Duration = Duration::from_millis(500);
 
 /// How an upstream is chosen among those that are healthy. Each worker chooses for itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,7 +132,8 @@ impl Upstreams {
                 upstreams: self.urls.iter().map(|url| Rc::new(Upstream::new(url))).collect(),
                 balance: self.balance.clone(),
                 next: Cell::default(),
-                budget: Cell::new(RETRIES_IN_A_ROW),
+                budget: Budget::default(),
+                starts: Starts::default(),
             }
         });
         if is_new && let Some(check) = &self.check {
@@ -142,8 +150,48 @@ pub(super) struct Here {
     upstreams: Vec<Rc<Upstream>>,
     balance: Balance,
     next: Cell<usize>,
-    /// The number of requests that may be sent again.
-    budget: Cell<f32>,
+    budget: Budget,
+    /// The clients' connections that have requests here.
+    pub(super) starts: Starts,
+}
+
+/// The numbers of requests and of further attempts in the current period and in the one before.
+#[derive(Default)]
+struct Budget {
+    begun: Cell<Instant>,
+    requests: [Cell<usize>; 2],
+    retries: [Cell<usize>; 2],
+}
+
+impl Budget {
+    /// Begins another period if the current one is over.
+    fn look(&self) {
+        let periods = context::now().since(self.begun.get()).as_nanos() / PERIOD.as_nanos();
+        if periods > 0 {
+            for counts in [&self.requests, &self.retries] {
+                counts[1].set(if periods == 1 { counts[0].get() } else { 0 });
+                counts[0].set(0);
+            }
+            self.begun.set(context::now());
+        }
+    }
+
+    fn count_request(&self) {
+        self.look();
+        self.requests[0].set(self.requests[0].get() + 1);
+    }
+
+    /// Returns true if another request may be sent again, and counts it. `pending` requests are in progress.
+    fn may_retry(&self, pending: usize) -> bool {
+        self.look();
+        let sum = |counts: &[Cell<usize>; 2]| counts[0].get() + counts[1].get();
+        let most = RETRIES.max(pending) + (sum(&self.requests) as f32 * RETRY_SHARE) as usize;
+        let may = sum(&self.retries) < most;
+        if may {
+            self.retries[0].set(self.retries[0].get() + 1);
+        }
+        may
+    }
 }
 
 /// An upstream on one worker.
@@ -159,6 +207,10 @@ struct Upstream {
     /// The moment of the last ejection, and the moment until which the upstream gets no requests.
     ejected_at: Cell<Instant>,
     ejected_until: Cell<Instant>,
+    /// True while a request tries whether an upstream answers again that was ejected.
+    is_tried: Cell<bool>,
+    /// The moment of the last answer.
+    answered_at: Cell<Instant>,
     /// True if the health checks have found the upstream unhealthy, and the number of answers in a row that say the
     /// opposite of that.
     is_unhealthy: Cell<bool>,
@@ -175,6 +227,8 @@ impl Upstream {
             ejections: Cell::default(),
             ejected_at: Cell::default(),
             ejected_until: Cell::default(),
+            is_tried: Cell::default(),
+            answered_at: Cell::default(),
             is_unhealthy: Cell::default(),
             against: Cell::default(),
         }
@@ -182,17 +236,38 @@ impl Upstream {
 
     /// Forgets the failures.
     fn absolve(&self) {
+        if self.ejections.take() > 0 {
+            highwire_engine::log!(Upstream, warn, upstream = ?self.url, "an upstream answers again");
+        }
         self.failures.set(0);
-        self.ejections.set(0);
         self.ejected_until.set(Instant::default());
     }
 
-    fn is_usable(&self) -> bool {
-        !self.is_unhealthy.get() && self.ejected_until.get() <= context::now()
+    fn is_ejected(&self) -> bool {
+        self.ejected_until.get() > context::now()
     }
 
-    /// Records the result of a health check.
+    fn is_usable(&self) -> bool {
+        !self.is_unhealthy.get() && !self.is_ejected() && !(self.ejections.get() > 0 && self.is_tried.get())
+    }
+
+    /// Gives the upstream no more requests for a time.
+    fn eject(&self, failure: &Failure) {
+        let ejections = self.ejections.get();
+        let time = EJECTION.saturating_mul(1 << ejections.min(10)).min(LONGEST_EJECTION);
+        self.failures.set(0);
+        self.ejections.set(ejections.saturating_add(1));
+        self.ejected_at.set(context::now());
+        self.ejected_until.set(context::now() + time);
+        let text = "an upstream gets no requests for a time";
+        highwire_engine::log!(Upstream, warn, upstream = ?self.url, ?time, %failure, "{text}");
+    }
+
+    /// Records the result of a health check. A good one ends an ejection.
     fn checked(&self, is_good: bool, check: &HealthCheck) {
+        if is_good {
+            self.absolve();
+        }
         if is_good != self.is_unhealthy.get() {
             return self.against.set(0);
         }
@@ -211,11 +286,19 @@ impl Upstream {
 impl Here {
     /// Chooses an upstream for a request, if possible none of `tried`.
     pub(super) fn choose(&self, incoming: &Incoming, tried: &[usize]) -> Chosen {
-        self.budget.set((self.budget.get() + if tried.is_empty() { RETRY_SHARE } else { 0.0 }).min(RETRIES_IN_A_ROW));
+        if tried.is_empty() {
+            self.budget.count_request();
+        }
         let at = if self.upstreams.len() == 1 { 0 } else { self.candidate(incoming, tried) };
         let upstream = self.upstreams[at].clone();
         upstream.pending.set(upstream.pending.get() + 1);
-        Chosen { upstream, at, begun: context::now() }
+        let tries = upstream.ejections.get() > 0 && !upstream.is_ejected() && !upstream.is_tried.replace(true);
+        Chosen { upstream, at, begun: context::now(), tries }
+    }
+
+    /// Returns true if a request could be sent to an upstream that is none of `tried`.
+    pub(super) fn has_another(&self, tried: &[usize]) -> bool {
+        self.upstreams.iter().enumerate().any(|(at, upstream)| !tried.contains(&at) && upstream.is_usable())
     }
 
     /// Chooses among several upstreams, and returns the index.
@@ -264,11 +347,7 @@ impl Here {
 
     /// Returns true if another request may be sent again, and counts it.
     pub(super) fn may_retry(&self) -> bool {
-        let may = self.budget.get() >= 1.0;
-        if may {
-            self.budget.set(self.budget.get() - 1.0);
-        }
-        may
+        self.budget.may_retry(self.upstreams.iter().map(|upstream| upstream.pending.get()).sum())
     }
 }
 
@@ -277,6 +356,8 @@ pub(super) struct Chosen {
     upstream: Rc<Upstream>,
     at: usize,
     begun: Instant,
+    /// True if the request tries whether an upstream answers again that was ejected.
+    tries: bool,
 }
 
 impl Chosen {
@@ -294,13 +375,28 @@ impl Chosen {
     }
 
     /// Records an answer. Its status does not matter, because clients can cause most statuses.
-    pub(super) fn answered(&self) {
+    pub(super) fn answered(&mut self) {
+        self.upstream.answered_at.set(context::now());
         self.upstream.absolve();
+        self.end_try();
+    }
+
+    fn end_try(&mut self) {
+        if std::mem::take(&mut self.tries) {
+            self.upstream.is_tried.set(false);
+        }
+    }
+
+    /// Returns true if the upstream has answered no request since this one began: it hangs, and this request is not slow by
+    /// itself.
+    pub(super) fn is_silent(&self) -> bool {
+        self.upstream.answered_at.get() < self.begun
     }
 
     /// Records that there was no answer.
-    pub(super) fn failed(&self, failure: &Failure) {
-        // The others are not the upstream's fault, or clients can cause them, as by a request that takes long.
+    pub(super) fn failed(&mut self, failure: &Failure) {
+        self.end_try();
+        // The others are not the upstream's fault.
         let is_theirs = matches!(
             failure,
             Failure::Resolve(_)
@@ -310,32 +406,26 @@ impl Chosen {
                 | Failure::Malformed(_)
                 | Failure::Http2(..)
                 | Failure::Lost
-                | Failure::TimedOut(Stage::Resolve | Stage::Connect | Stage::Handshake)
+                | Failure::TimedOut(Stage::Resolve | Stage::Connect | Stage::Handshake | Stage::Head)
         );
-        // Requests that began before the last ejection say nothing new.
-        if is_theirs && self.begun >= self.upstream.ejected_at.get() {
-            self.count();
+        // A client can cause that a request fails, as by one that takes long, but not that no other is answered. Requests
+        // that began before the last ejection, and those that were sent in spite of it, say nothing new.
+        let is_new = self.begun >= self.upstream.ejected_at.get() && !self.upstream.is_ejected();
+        if !is_theirs || !is_new || !self.is_silent() {
+            return;
         }
-    }
-
-    fn count(&self) {
-        let upstream = &self.upstream;
-        let failures = upstream.failures.get() + 1;
-        if failures < FAILURES {
-            return upstream.failures.set(failures);
+        let failures = self.upstream.failures.get() + 1;
+        let hangs = matches!(failure, Failure::TimedOut(Stage::Head));
+        if failures >= FAILURES || hangs || self.upstream.ejections.get() > 0 {
+            return self.upstream.eject(failure);
         }
-        let ejections = upstream.ejections.get();
-        let time = EJECTION.saturating_mul(1 << ejections.min(10)).min(LONGEST_EJECTION);
-        upstream.failures.set(0);
-        upstream.ejections.set(ejections.saturating_add(1));
-        upstream.ejected_at.set(context::now());
-        upstream.ejected_until.set(context::now() + time);
-        tracing::warn!(upstream = ?upstream.url, ?time, "an upstream gets no requests for a time");
+        self.upstream.failures.set(failures);
     }
 }
 
 impl Drop for Chosen {
     fn drop(&mut self) {
+        self.end_try();
         self.upstream.pending.set(self.upstream.pending.get().saturating_sub(1));
     }
 }
@@ -346,15 +436,15 @@ async fn watch(upstream: Weak<Upstream>, client: Client, check: HealthCheck) {
         let Some(url) = upstream.upgrade().map(|upstream| upstream.url.clone()) else { return };
         let scheme = if url.is_secure() { "https" } else { "http" };
         let request = Request::new(Method::GET, scheme, url.authority().into(), check.path.clone());
-        let result = timeout(check.timeout, client.send_to(&url, request)).await;
+        let result = timeout(check.timeout, client.send_to(&url, request, None)).await;
         let is_good = match result {
             Ok(Ok(answer)) => (200..400).contains(&answer.head.status),
             Ok(Err(_)) | Err(_) => false,
         };
-        match upstream.upgrade() {
-            Some(upstream) => upstream.checked(is_good, &check),
-            None => return,
-        }
-        sleep(check.interval).await;
+        let Some(upstream) = upstream.upgrade() else { return };
+        upstream.checked(is_good, &check);
+        let is_urgent = upstream.is_unhealthy.get() || upstream.ejections.get() > 0;
+        drop(upstream);
+        sleep(if is_urgent { check.interval.min(IMPATIENCE) } else { check.interval }).await;
     }
 }

@@ -108,7 +108,7 @@ impl Connection {
     ) -> Result<Option<Event<'static>>, Failure> {
         self.count(Kind::Pings)?;
         if !head.has(flag::ACK) {
-            frame::write_ping(payload, out);
+            frame::write_ping(payload, true, out);
         }
         Ok(None)
     }

@@ -200,8 +200,9 @@ pub(super) fn write_goaway(last: u32, code: Code, text: &str, out: &mut Vec<u8>)
     out.extend_from_slice(text.as_bytes());
 }
 
-pub(super) fn write_ping(payload: &[u8], out: &mut Vec<u8>) {
-    FrameHead { length: 8, kind: kind::PING, flags: flag::ACK, stream: 0 }.write(out);
+pub(super) fn write_ping(payload: &[u8], is_answer: bool, out: &mut Vec<u8>) {
+    let flags = if is_answer { flag::ACK } else { 0 };
+    FrameHead { length: 8, kind: kind::PING, flags, stream: 0 }.write(out);
     out.extend_from_slice(payload);
 }
 

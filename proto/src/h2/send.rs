@@ -341,6 +341,11 @@ impl Connection {
         }
     }
 
+    /// Sends PING, which a living peer answers soon. Anything that it sends shows that it lives, so the answer is no event.
+    pub fn send_ping(&mut self, out: &mut Vec<u8>) {
+        frame::write_ping(&[0; 8], false, out);
+    }
+
     /// Returns true if a GOAWAY has named the last stream.
     pub fn is_gone(&self) -> bool {
         self.going.is_some_and(|last| last != EVERY_STREAM)

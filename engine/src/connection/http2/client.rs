@@ -9,6 +9,7 @@ use crate::connection::client::interim;
 use crate::connection::out::Out;
 use crate::connection::transport::Transport;
 use crate::connection::work;
+use crate::deadline::{NEVER, TICKS_A_SECOND};
 use crate::exchange::Waits;
 use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
@@ -58,6 +59,28 @@ impl Http2 {
     /// Returns the number of requests that a client could begin now, if it may have at most `most` at the same time.
     pub(in crate::connection) fn room(&self, most: usize) -> usize {
         self.http.most_requests().min(most).saturating_sub(self.http.open_streams())
+    }
+}
+
+/// The time after which a server that has requests and sends nothing gets a PING, and the time in which it must answer.
+/// (A stream's own deadline may be longer or shorter.) A server that hangs must not stay in the pool.
+const SILENCE_TICKS: u32 = 10 * TICKS_A_SECOND;
+const PING_TICKS: u32 = 2 * TICKS_A_SECOND;
+
+impl Http2 {
+    /// Asks a server that has not sent what was due in time whether it lives.
+    pub(in crate::connection) fn doubt(&mut self, worker: &WorkerContext<impl Service>, out: &mut Out<'_>) {
+        if self.pinged.is_none() {
+            self.http.send_ping(&mut out.queue.output);
+            self.pinged = Some(worker.tick.saturating_add(PING_TICKS));
+        }
+    }
+
+    /// Returns the tick at which a silent server gets a PING, or by which it must have answered one.
+    pub(in crate::connection) fn silence_due(&self) -> Option<u32> {
+        let begins =
+            (self.heard != NEVER && self.http.open_streams() > 0).then(|| self.heard.saturating_add(SILENCE_TICKS));
+        self.pinged.or(begins)
     }
 }
 
@@ -118,6 +141,10 @@ impl Transport {
             Err(error) => return asking.fail(Failure::Invalid(error)),
         };
         http2.idle_since = None;
+        if http2.http.open_streams() == 1 {
+            // The silence before this request does not count.
+            http2.heard = worker.tick;
+        }
         let content = asking.begin(worker.context.inbox.waker(self.stream_task(stream).number()), worker.now);
         let arrived = http2.arrived;
         let active = http2.active(stream, worker);

@@ -105,6 +105,9 @@ impl Transport {
         let limits = &rules.parser;
         let (mut at, mut has_opened) = (0, false);
         http2.http.set_second(worker.tick / TICKS_A_SECOND);
+        if self.link.is_some() && !window.is_empty() {
+            (http2.heard, http2.pinged) = (worker.tick, None);
+        }
         self.work.begin(worker.turn, worker.allowance);
         let mut timing = Timing::new(window.len(), &self.work, worker.stopwatch);
         while !self.is_held_up() && !self.is_ending() {

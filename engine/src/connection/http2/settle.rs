@@ -8,6 +8,7 @@ use crate::connection::out::Out;
 use crate::connection::phase::Phase;
 use crate::connection::transport::Transport;
 use crate::deadline::NEVER;
+use crate::disconnect::OnDisconnect;
 use crate::exchange::Waits;
 use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
@@ -25,6 +26,12 @@ impl Connection {
         }
         if !self.recharge(worker) && !self.give_way(worker, out) {
             return self.no_memory(worker, out);
+        }
+        if self.transport.ended && self.transport.link.is_none() && self.transport.work.is_unfinished() {
+            // Nobody waits for the answers to what is not parsed yet. A flood of clients that send much and leave must not
+            // keep the worker busy behind their backs.
+            self.transport.unread = Vec::new();
+            self.transport.work.drop_unread();
         }
         let end_is_due = self.http2.as_ref().is_some_and(|http2| http2.http.end_is_due());
         let waits_to_be_read = self.transport.work.is_unfinished()
@@ -54,7 +61,8 @@ impl Connection {
         // A request for another protocol waits for the server's settings.
         let awaits_settings =
             !http2.http.knows_peer() && self.transport.link.as_ref().is_some_and(|link| !link.is_quiet());
-        let due = http2.due();
+        let is_client = self.transport.link.is_some();
+        let due = http2.due().into_iter().chain(http2.silence_due().filter(|_| is_client)).min();
         let idle_due = http2.idle_since.unwrap_or(worker.tick).saturating_add(worker.rules.idle);
         if self.transport.blocked && out.waiting() > 0 {
             self.sent_away(out.waiting(), worker, out);
@@ -84,7 +92,8 @@ impl Connection {
     }
 
     /// Resets the streams that can no longer complete after the peer's end, because they wait for the rest of a request
-    /// or for a window. Otherwise they would hold memory until their deadlines.
+    /// or for a window. Otherwise they would hold memory until their deadlines. Also resets the streams whose answer is not
+    /// ready: a client of HTTP/2 keeps its direction open, so nobody waits for them.
     fn end_hopeless(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let Some(http2) = &mut self.http2 else { return };
         for place in 0..http2.active.len() {
@@ -92,7 +101,9 @@ impl Connection {
             let Some(Some(active)) = http2.active.get(place) else { continue };
             let (stream, is_tunnel) = (active.stream, active.exchange.tunnel().is_some());
             let waits = active.waits == Waits::Write && !active.scheduled;
-            if (http2.http.awaits_body(stream) && !is_tunnel) || (waits && !self.transport.blocked) {
+            let is_ready = active.scheduled || active.waits == Waits::Write;
+            let has_left = !active.is_asked && !is_ready && active.exchange.client_left() != OnDisconnect::GoOn;
+            if (http2.http.awaits_body(stream) && !is_tunnel) || (waits && !self.transport.blocked) || has_left {
                 http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
                 http2.forget(stream, worker);
             }
@@ -136,6 +147,14 @@ impl Connection {
                 if http2.goes_at.take_if(|at| *at <= worker.tick).is_some() {
                     // The second GOAWAY names the last stream that is served.
                     http2.http.go_away(&mut out.queue.output);
+                }
+                if transport.link.is_some() && http2.silence_due().is_some_and(|due| due <= worker.tick) {
+                    if http2.pinged.is_some() {
+                        tracing::debug!(peer = %transport.peer, "a server does not answer PING; its connection ends");
+                        self.fail_client(Failure::Lost);
+                        return self.abort(worker, out);
+                    }
+                    http2.doubt(worker, out);
                 }
                 transport.streams_expired(http2, worker, out);
                 http2.look();
@@ -214,6 +233,9 @@ impl Transport {
             if waits == Waits::Handler && answered && is_tunnel {
                 self.end_idle_tunnel(http2, stream, worker, out);
                 continue;
+            }
+            if self.link.is_some() && matches!(waits, Waits::Head | Waits::Body) {
+                http2.doubt(worker, out);
             }
             H2 { transport: self, http2, stream, out }.expire(waits, worker);
         }

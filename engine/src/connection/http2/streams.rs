@@ -1,6 +1,5 @@
 //! The streams of an HTTP/2 connection with their exchanges, their deadlines, and the memory that they hold.
 
-use crate::body::BodyError;
 use crate::client;
 use crate::deadline::NEVER;
 use crate::exchange::{Exchange, Intake, Waits};
@@ -181,6 +180,9 @@ pub(crate) struct Http2 {
     pub(in crate::connection) write_due: u32,
     /// The tick since which the connection has had no request.
     pub(in crate::connection) idle_since: Option<u32>,
+    /// The tick at which something was received last, and, after a PING, the tick by which something must be received.
+    pub(in crate::connection) heard: u32,
+    pub(in crate::connection) pinged: Option<u32>,
     /// The number of bytes held for all streams. The shares of the streams in `stale` may be out of date.
     counted: usize,
     /// The numbers of answer bytes that wait for the peer to open a window.
@@ -218,6 +220,8 @@ impl Http2 {
             blocked_at: None,
             write_due: NEVER,
             idle_since: None,
+            heard: NEVER,
+            pinged: None,
             counted: 0,
             stalled: Stalled { own: 0, all },
             stale: Vec::new(),
@@ -287,7 +291,7 @@ impl Http2 {
         if active.scheduled {
             self.schedule.remove(stream);
         }
-        active.exchange.give_up(BodyError::CutShort, worker);
+        active.exchange.lose(worker);
         Spares::recycle(&SPARE, active);
         if self.count == 0 {
             (self.active, self.stale, self.fed) = (Vec::new(), Vec::new(), Vec::new());
@@ -369,7 +373,7 @@ impl Http2 {
 
     pub(in crate::connection) fn release(mut self: Box<Self>, worker: &mut WorkerContext<impl Service>) {
         for mut active in self.active.drain(..).flatten() {
-            active.exchange.give_up(BodyError::CutShort, worker);
+            active.exchange.lose(worker);
         }
     }
 

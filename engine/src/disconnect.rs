@@ -1,0 +1,85 @@
+//! Clients that leave while their request is handled.
+//!
+//! An end of the client's direction (FIN, close_notify) usually means that the client has closed its connection, and
+//! sometimes that it has sent all its requests and still reads. The kernel tells the difference only when bytes are sent
+//! to a client that is gone. What is ready is therefore still sent, and what is not is given up: over HTTP/1 after
+//! [`Timeouts::disconnect`](crate::Timeouts::disconnect), over HTTP/2, whose clients keep their direction open, at once.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// What happens to the handler of a request whose client has ended its direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDisconnect {
+    /// The handler is cancelled if it does not answer soon: see [`Timeouts::disconnect`](crate::Timeouts::disconnect).
+    #[default]
+    Cancel,
+    /// The handler is cancelled at once.
+    CancelAtOnce,
+    /// The handler goes on until its own deadline. (It is cancelled if the connection breaks; a task of
+    /// [`spawn`](crate::spawn) is not.)
+    GoOn,
+}
+
+/// What an exchange and its handler share.
+#[derive(Debug, Default)]
+pub(crate) struct Presence {
+    policy: Cell<OnDisconnect>,
+    has_left: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Presence {
+    /// Records that the client has ended its direction. Returns what happens to the handler.
+    pub(crate) fn left(&self) -> OnDisconnect {
+        if !self.has_left.replace(true) {
+            self.waker.take().into_iter().for_each(Waker::wake);
+        }
+        self.policy.get()
+    }
+}
+
+/// Tells a handler that its client has ended its direction, and what the handler wants then.
+#[derive(Clone)]
+pub struct Disconnect {
+    presence: Rc<Presence>,
+}
+
+impl fmt::Debug for Disconnect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Disconnect").field("is_disconnected", &self.is_disconnected()).finish()
+    }
+}
+
+impl Disconnect {
+    pub(crate) fn new(presence: Rc<Presence>) -> Disconnect {
+        Disconnect { presence }
+    }
+
+    /// Sets what happens to the handler when the client ends its direction; the default is [`OnDisconnect::Cancel`].
+    pub fn set(&self, policy: OnDisconnect) {
+        self.presence.policy.set(policy);
+    }
+
+    /// Returns true if the client has ended its direction: it has probably left.
+    pub fn is_disconnected(&self) -> bool {
+        self.presence.has_left.get()
+    }
+
+    /// Waits until the client ends its direction.
+    pub async fn disconnected(&self) {
+        poll_fn(|cx| self.poll_disconnected(cx)).await;
+    }
+
+    /// Polls for the end of the client's direction, as [`disconnected`](Self::disconnected) does.
+    pub fn poll_disconnected(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_disconnected() {
+            return Poll::Ready(());
+        }
+        *self.presence.waker.borrow_mut() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
