@@ -452,6 +452,9 @@ mod tests {
         check("http1-smuggling", b"", Ended::ByServer, "");
         check("http1-missing-body", b"HTTP/1.1 408 Request Timeout\r\n\r\n", Ended::ByServer, "408:1");
         check("http1-connect-reset", b"HTTP/1.1 200 OK\r\n\r\n", Ended::ByUs, "200:1");
+        check("websocket-reconnect", b"HTTP/1.1 101 Switching Protocols\r\n\r\n", Ended::ByUs, "101:1");
+        check("websocket-close", b"HTTP/1.1 101 X\r\n\r\n\x88\x02\x03\xe8", Ended::ByServer, "101:1,901:1");
+        check("proxy-expect", b"HTTP/1.1 100 Continue\r\n\r\n", Ended::ByServer, "100:1");
         check("tls-hello-flood", &[21, 3, 3, 0, 2, 2, 40], Ended::ByUs, "680:1");
     }
 }

@@ -77,11 +77,11 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "upstream-slow-head",
-        what: "A head, one field every 50 ms.",
+        what: "A head, one field every 200 ms.",
         target: target(&Upstream {
             answer: || b"HTTP/1.1 200 OK\r\n".to_vec(),
             repeated: || b"a: b\r\n".to_vec(),
-            pace: Pace::Every(50),
+            pace: Pace::Every(200),
             ..CLOSING
         }),
         ..BASE

@@ -1,7 +1,8 @@
 //! `cargo xtask attack`: mounts attacks on loopback and measures their effect on the server and on a bystander, which
 //! is a well-behaved client.
 //!
-//! Each attack gets its own server. For each number of connections, the command measures the bystander alone, then
+//! Each attack gets its own server: the demo, the demo with a broker, or a proxy in front of the demo, which may also have
+//! an upstream that lies. For each number of connections, the command measures the bystander alone, then
 //! during the attack, which another process mounts. Then the server has five seconds to release memory and descriptors.
 //! The command fails if the server dies, if a bound of memory or descriptors is missed, or if the bystander has an
 //! error. It only reports missed bounds of latency and CPU time, because they depend on the machine.

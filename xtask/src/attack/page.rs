@@ -37,8 +37,8 @@ const OPENING: &str = "\
 with default settings, or of `highwire serve` as a proxy in front of it, first from 1 connection, then from 20, then from 100, and measures the server and a bystander.
 [SECURITY.md](../SECURITY.md) has Highwire's promises, [limits.md](limits.md) the limits that enforce them.
 
-The bystander is one HTTP/1.1 connection that requests `/hello` every 2 ms, or as soon as the previous answer has arrived
-if that is later. The attackers run in their own process with the lowest priority (`nice -n 19`). If root runs the command,
+The bystander is a client with four HTTP/1.1 connections, which it uses in turn. It requests `/hello` every 2 ms, or as soon
+as the previous answer has arrived if that is later. The attackers run in their own process with the lowest priority (`nice -n 19`). If root runs the command,
 the server and the bystander have a high priority. Real attackers use other machines, so the results should depend little on
 how the kernel shares the cores between attackers and server. An attack whose latency or CPU time is beyond its bound is
 mounted three times, and the run with the median p99 is shown. On loopback the kernel does part of the receiver's work in the
@@ -87,8 +87,8 @@ Bounds:
 
 | what | bound |
 |---|---|
-| memory per connection | {MIB_A_CONNECTION} MiB, plus 1 MiB if the attack sends a body that a handler takes whole |
-| memory of all connections | {MIB_TOGETHER} MiB, plus those bodies |
+| memory per connection | {MIB_A_CONNECTION} MiB, plus one body or message if the attack sends those that a handler takes whole |
+| memory of all connections | {MIB_TOGETHER} MiB, plus one such body or message each |
 | memory after the attack | within {MIB_LEFT} MiB of the start after {SECONDS_BACK} s |
 | descriptors after the attack | at most {DESCRIPTORS_LEFT} more than at the start |
 | the server's CPU when all attackers have left | {:.0} % of a core |

@@ -20,7 +20,8 @@ pub(super) struct Attack {
     pub(super) pace: Pace,
     pub(super) reading: Reading,
     pub(super) end: End,
-    /// The size in bytes of the body that the server may hold for each connection, in addition to the memory bound.
+    /// The size in bytes of the body or message that the server may hold for each connection, in addition to the memory
+    /// bound.
     pub(super) body_bytes: u64,
     /// A description of the cost that a handler causes, if it causes much. SECURITY.md leaves such costs to the
     /// application, so only survival and the bystander's errors are judged.

@@ -24,6 +24,10 @@ const PROXY: &str = "\
 The server is a proxy in front of the demo, and the bystander's requests go through it. Connections to the demo that the
 proxy keeps for further requests are not counted as descriptors that are left.";
 
+const DRAINING: &str = "\
+The server refuses the requests and closes the connections. It must read some of what follows, because a client that is
+reset may lose the answer. Each client sends at most 4 MiB and then opens the next connection.";
+
 pub(super) const SECTIONS: [Section; 9] = [
     Section { title: "HTTP/1", prefix: "http1-", about: "", attacks: &[http1::ATTACKS] },
     Section { title: "HTTP/2 with prior knowledge", prefix: "http2-", about: "", attacks: &[http2::ATTACKS] },
@@ -51,7 +55,7 @@ pub(super) const SECTIONS: [Section; 9] = [
     Section {
         title: "Refused clients that continue to send",
         prefix: "draining-",
-        about: "",
+        about: DRAINING,
         attacks: &[draining::ATTACKS],
     },
 ];

@@ -26,6 +26,10 @@ const STACK_BYTES: usize = 64 * 1024;
 /// How long the end of a request is awaited before an upstream that does not read resets the connection.
 const PEEK: Duration = Duration::from_millis(200);
 
+/// How long an upstream waits for the next request on a connection, so that the connections which a proxy keeps for
+/// further requests are gone soon after an attack. Those whose requests the proxy should have cancelled remain.
+const IDLE: Duration = Duration::from_secs(1);
+
 /// How long an upstream keeps a connection that it does not read. It is longer than a server may take to release
 /// descriptors after an attack.
 const UNREAD: Duration = Duration::from_secs(20);
@@ -148,6 +152,7 @@ fn serve(mut stream: TcpStream, upstream: &Upstream, bytes: &Bytes) -> io::Resul
 /// Reads up to the end of a request's head, and what has arrived behind it. Returns false if the connection has ended.
 fn read_head(stream: &mut TcpStream) -> io::Result<bool> {
     let (mut head, mut buffer) = (Vec::new(), [0; 4096]);
+    stream.set_read_timeout(Some(IDLE))?;
     while !ends_head(&head) {
         let count = stream.read(&mut buffer)?;
         if count == 0 {
@@ -155,6 +160,7 @@ fn read_head(stream: &mut TcpStream) -> io::Result<bool> {
         }
         head.extend_from_slice(&buffer[..count]);
     }
+    stream.set_read_timeout(None)?;
     Ok(true)
 }
 

@@ -96,7 +96,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         what: "Compressed messages of 1 KB that inflate to 1 MiB of zeros; every answer is read.",
         opening: compressed,
         payload: Payload::Same(|| bomb(MESSAGE)),
-        body_bytes: 2 * MIB,
+        body_bytes: MIB,
         ..BASE
     },
     Attack {
@@ -105,7 +105,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         opening: compressed,
         payload: Payload::Same(|| bomb(MESSAGE)),
         reading: Reading::Nothing,
-        body_bytes: 2 * MIB,
+        body_bytes: MIB,
         ..BASE
     },
     Attack {
@@ -128,7 +128,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         what: "Messages of 1 MiB of random words, which the server compresses for its answers; every answer is read.",
         opening: compressed,
         payload: Payload::Same(|| frame(FIN | TEXT, &words(MESSAGE))),
-        body_bytes: 2 * MIB,
+        body_bytes: MIB,
         ..BASE
     },
     Attack {
@@ -136,7 +136,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         what: "Compressed messages of 1 MiB of random words, of which each byte is a Huffman code of its own.",
         opening: compressed,
         payload: Payload::Same(|| frame(FIN | COMPRESSED | TEXT, &deflate::literals(&words(MESSAGE)))),
-        body_bytes: 2 * MIB,
+        body_bytes: MIB,
         ..BASE
     },
     Attack {
@@ -182,7 +182,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         what: "Messages of 1 MiB, which the server sends back; nothing is read.",
         payload: Payload::Same(|| frame(FIN | BINARY, &vec![b'x'; MESSAGE])),
         reading: Reading::Nothing,
-        body_bytes: 2 * MIB,
+        body_bytes: MIB,
         ..BASE
     },
     Attack {

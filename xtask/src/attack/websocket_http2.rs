@@ -86,7 +86,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "websocket-http2-unread",
-        what: "As websocket-http2-pings, but nothing is read.",
+        what: "128 WebSockets on each connection with 600 Pings each; nothing is read.",
         opening: || sockets(None, false, &frame(FIN | PING, b"").repeat(600)),
         reading: Reading::Nothing,
         ..BASE
