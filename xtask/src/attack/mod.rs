@@ -315,7 +315,8 @@ fn measure(
         let meanwhile = bystander.watch(options.seconds);
         Ok((meanwhile, attackers.finish()?))
     });
-    let cpu_seconds = (server.cpu_seconds() - cpu - alone_cpu * begun.elapsed().as_secs_f64()).max(0.0);
+    let seconds = begun.elapsed().as_secs_f64();
+    let cpu_seconds = (server.cpu_seconds() - cpu - alone_cpu * seconds).max(0.0);
     let most_kib = memory.most_kib();
     let (meanwhile, mut report) = attacked?;
     report.cpu_seconds += server.upstream_cpu_seconds() - upstream_cpu;
@@ -332,6 +333,7 @@ fn measure(
         grown_kib: most_kib.saturating_sub(start.memory_kib),
         back,
         cpu_seconds,
+        seconds,
         idle_cpu,
         report,
         survived: server.answers(),

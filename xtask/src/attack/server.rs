@@ -173,14 +173,18 @@ impl Server {
         memory_kib(self.running.id())
     }
 
-    /// Returns the number of open descriptors, without the connections that a proxy keeps open to the demo for further
-    /// requests.
+    /// Returns the number of open descriptors, without two kinds of connections to other servers: those that a proxy keeps
+    /// open to the demo for further requests, and those that the kernel established only at the proxy's end, because too
+    /// many already waited for the upstream to accept them (128, which Rust's library sets).
     pub(super) fn descriptors(&self) -> usize {
         let open = std::fs::read_dir(format!("/proc/{}/fd", self.running.id())).map_or(0, Iterator::count);
-        let kept = self.behind.demo.as_ref().map_or(0, |demo| {
-            connections_to(demo.address, &std::fs::read_to_string("/proc/net/tcp").unwrap_or_default())
+        let Some(demo) = &self.behind.demo else { return open };
+        let tcp = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+        let half = self.behind.upstream.as_ref().map_or(0, |upstream| {
+            let [at_proxy, at_upstream] = [End::Remote, End::Local].map(|end| established(end, upstream.address, &tcp));
+            at_proxy.saturating_sub(at_upstream)
         });
-        open.saturating_sub(kept)
+        open.saturating_sub(established(End::Remote, demo.address, &tcp) + half)
     }
 
     /// Returns the CPU time of the scripted upstream in seconds, or 0 if there is none.
@@ -231,13 +235,21 @@ fn memory_kib(id: u32) -> u64 {
     ["RssAnon:", "RssShmem:"].into_iter().filter_map(field).sum()
 }
 
-/// Returns the number of established connections to this address, according to the text of /proc/net/tcp.
-fn connections_to(address: SocketAddr, tcp: &str) -> usize {
+/// The end of a connection that has an address, as its column in /proc/net/tcp.
+#[derive(Clone, Copy)]
+enum End {
+    Local = 1,
+    Remote = 2,
+}
+
+/// Returns the number of established connections with this address at this end, according to the text of /proc/net/tcp.
+fn established(end: End, address: SocketAddr, tcp: &str) -> usize {
     const ESTABLISHED: &str = "01";
-    let end = format!(":{:04X}", address.port());
+    const STATE: usize = 3;
+    let port = format!(":{:04X}", address.port());
     let is_one = |line: &&str| {
-        let mut words = line.split_whitespace().skip(2);
-        words.next().is_some_and(|remote| remote.ends_with(&end)) && words.next() == Some(ESTABLISHED)
+        let word = |at| line.split_whitespace().nth(at).unwrap_or_default();
+        word(STATE) == ESTABLISHED && word(end as usize).ends_with(&port)
     };
     tcp.lines().filter(is_one).count()
 }
@@ -294,7 +306,10 @@ mod tests {
     fn established_connections_to_an_address_are_counted() {
         let line = |remote, state| format!("  0: 0100007F:9C40 0100007F:{remote} {state} 00000000:00000000 00:0 0\n");
         let text = ["1F90", "1F91", "1F90"].map(|port| line(port, "01")).concat() + &line("1F90", "08");
-        assert_eq!(connections_to(SocketAddr::from(([127, 0, 0, 1], 8080)), &text), 2);
+        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        assert_eq!(established(End::Remote, address(8080), &text), 2);
+        assert_eq!(established(End::Local, address(8080), &text), 0);
+        assert_eq!(established(End::Local, address(40_000), &text), 3);
     }
 
     #[test]
