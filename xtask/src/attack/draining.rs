@@ -3,8 +3,11 @@
 //!
 //! Each client sends at most 4 MiB and then opens the next connection, so that every connection is in that phase.
 
-use super::frames::{self, DATA, opening};
+use std::sync::OnceLock;
+
+use super::frames::{self, DATA, END_STREAM, numbers, opening};
 use super::http1::{announced, chunked, get};
+use super::http2::block_naming;
 use super::spec::{self, Attack, End, Payload, Protocol, WRITE_BYTES};
 use super::websocket_frames::{CLOSE, FIN, TEXT, frame, upgrade};
 
@@ -66,6 +69,28 @@ pub(super) const ATTACKS: &[Attack] = &[
                 (0..4).for_each(|_| frames::frame(out, DATA, 0, 0, &[b'x'; WRITE_BYTES / 4 - 9]));
             }
         }),
+        ..BASE
+    },
+    Attack {
+        name: "draining-http2-bombs",
+        what: "HTTP/2 connections with 4 MiB of header blocks, each of which repeats a field of 4,000 bytes 56,000 times \
+               with one byte each.",
+        protocol: Protocol::Http2,
+        opening: || opening(None),
+        payload: Payload::Numbered(|round, out| {
+            static BLOCK: OnceLock<Vec<u8>> = OnceLock::new();
+            if round < WRITES {
+                let block = BLOCK.get_or_init(|| block_naming(b"a", &[b'b'; 4000], b"\xbe"));
+                numbers(round, 1).for_each(|stream| frames::headers(out, END_STREAM, stream, block));
+            }
+        }),
+        ..BASE
+    },
+    Attack {
+        name: "draining-tls-plain",
+        what: "Cleartext HTTP/1 requests on the TLS port, each followed by 4 MiB.",
+        protocol: Protocol::Tls,
+        opening: || get("/hello"),
         ..BASE
     },
     Attack {

@@ -54,7 +54,7 @@ fn block_of(start: &[u8], representation: &[u8]) -> Vec<u8> {
 }
 
 /// Returns a block that inserts a field and then repeats a representation that references it as often as fits.
-fn block_naming(name: &[u8], value: &[u8], representation: &[u8]) -> Vec<u8> {
+pub(super) fn block_naming(name: &[u8], value: &[u8], representation: &[u8]) -> Vec<u8> {
     let mut start = GET_HELLO.to_vec();
     insert(&mut start, name, value);
     block_of(&start, representation)

@@ -25,6 +25,14 @@ const SLOW: Target = Target::Proxy(Some(&SILENT));
 /// An upstream that reads no more than the head of a request.
 const UNREAD: Target = Target::Proxy(Some(&Upstream { then: Finally::Unread, ..SILENT }));
 
+/// An upstream that sends Server-Sent Events.
+const EVENTS: Target = Target::Proxy(Some(&Upstream {
+    answer: || b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n".to_vec(),
+    repeated: || b"data: an event\n\n".to_vec(),
+    pace: Pace::Every(100),
+    then: Finally::Close,
+}));
+
 /// An upstream that refuses an upload before its body has arrived.
 const EARLY: Upstream =
     Upstream { answer: || b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno".to_vec(), ..SILENT };
@@ -173,6 +181,22 @@ pub(super) const ATTACKS: &[Attack] = &[
         what: "128 GETs of /stream?bytes=1000000000 with wide windows; nothing is read.",
         opening: || opening_with(Some(1 << 30), MOST_STREAMS, END_STREAM, GET_STREAM),
         reading: Reading::Nothing,
+        ..BASE2
+    },
+    // Event streams.
+    Attack {
+        name: "proxy-event-streams",
+        what: "100 requests for event streams on each connection, which are read; each sends an event every 100 ms.",
+        target: EVENTS,
+        opening: || opening_with(None, 100, END_STREAM, &get_evil()),
+        ..BASE2
+    },
+    Attack {
+        name: "proxy-event-streams-leave",
+        what: "As proxy-event-streams, but the client closes each connection after 50 ms and opens the next.",
+        target: EVENTS,
+        opening: || opening_with(None, 100, END_STREAM, &get_evil()),
+        end: End::CloseAfter(50),
         ..BASE2
     },
     // Uploads.

@@ -32,9 +32,9 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "topics-slow-readers",
-        what: "Messages of 2,000 bytes to one room, every 10 ms; every member reads 1 KiB every 100 ms.",
+        what: "Messages of 2,000 bytes to one room, every 2 ms; every member reads 1 KiB every 100 ms.",
         payload: Payload::Same(long_message),
-        pace: Pace::Every(10),
+        pace: Pace::Every(2),
         reading: Reading::Slowly,
         ..BASE
     },
