@@ -6,6 +6,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::Arc;
@@ -69,7 +70,8 @@ impl Attackers {
         command.current_dir(root).args(["--pdeathsig", "KILL", "nice", "-n", "19"]).arg(me);
         command.args(["attack", CLIENT, attack.name, "--address", &address.to_string()]);
         command.args(["--connections", &connections.to_string(), "--seconds", &seconds.to_string()]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        // A group of its own, so that the priority of all its threads can be changed.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
         let child = command.spawn().map_err(|error| Error::doing(process::shown(&command), error))?;
         let mut running = Running::new(child);
         let stdout = running.child().stdout.take();
@@ -79,8 +81,15 @@ impl Attackers {
         Ok(attackers)
     }
 
-    /// Waits until the process has ended and closed its connections, and returns its report.
-    pub(super) fn finish(mut self) -> Result<Report> {
+    /// Waits until the process has ended and closed its connections, and returns its report. `left` is the time that the
+    /// attack still takes.
+    pub(super) fn finish(mut self, left: Duration) -> Result<Report> {
+        thread::sleep(left);
+        // With the lowest priority, the process could not end as long as the server uses all cores.
+        let mut renice = Command::new("renice");
+        renice.args(["-n", "0", "-g", &self.running.id().to_string()]);
+        // Errors are ignored. Only root may raise priorities.
+        let _ = renice.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
         let report = self.wait_for(Report::read)?;
         self.running.child().wait().map_err(|error| Error::doing("cannot wait for the attacking process", error))?;
         Ok(report)

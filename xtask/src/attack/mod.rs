@@ -308,12 +308,17 @@ fn measure(
 
     let memory = server.watch_memory();
     let (begun, cpu, upstream_cpu) = (Instant::now(), server.cpu_seconds(), server.upstream_cpu_seconds());
-    let attackers =
-        Attackers::start(root, attack, server.address(attack.protocol), connections, options.seconds + OVERLAP);
+    let attackers = Attackers::start(
+        root,
+        attack,
+        server.address(attack.protocol),
+        connections,
+        options.seconds + OVERLAP.as_secs_f64(),
+    );
     // Errors are handled after `most_kib`, which stops the sampling thread.
     let attacked = attackers.and_then(|attackers| {
         let meanwhile = bystander.watch(options.seconds);
-        Ok((meanwhile, attackers.finish()?))
+        Ok((meanwhile, attackers.finish(OVERLAP)?))
     });
     let seconds = begun.elapsed().as_secs_f64();
     let cpu_seconds = (server.cpu_seconds() - cpu - alone_cpu * seconds).max(0.0);
@@ -340,9 +345,8 @@ fn measure(
     })
 }
 
-/// How much longer, in seconds, the attack lasts than the bystander's measurement, so that the attack covers the whole
-/// measurement.
-const OVERLAP: f64 = 0.1;
+/// How much longer the attack lasts than the bystander's measurement, so that the attack covers the whole measurement.
+const OVERLAP: Duration = Duration::from_millis(100);
 
 /// Waits until the server's memory and descriptors are near their values at the start, for [`SECONDS_BACK`] at most.
 /// Returns the number of seconds that this took, or the growth that is left in the end.
