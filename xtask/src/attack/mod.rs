@@ -90,7 +90,7 @@ const ENGINES: [&str; 3] = ["auto", "uring", "readiness"];
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// How long the CPU usage of the server is measured after all attackers have left, to find busy loops.
-const IDLE: Duration = Duration::from_millis(200);
+const IDLE: Duration = Duration::from_millis(100);
 
 /// The options of a run.
 struct Options {
@@ -108,7 +108,7 @@ struct Options {
 
 impl Options {
     fn new(short: bool) -> Self {
-        let (counts, seconds, alone_seconds) = if short { (SHORT_COUNTS, 0.4, 0.2) } else { (COUNTS, 2.0, 0.6) };
+        let (counts, seconds, alone_seconds) = if short { (SHORT_COUNTS, 0.4, 0.1) } else { (COUNTS, 2.0, 0.6) };
         Self { counts, seconds, alone_seconds, engine: "auto".into(), short, program: None }
     }
 }
