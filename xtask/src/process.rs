@@ -177,8 +177,13 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 
 /// Builds `highwire` in release mode, as `target/release/highwire`.
 pub(crate) fn build_server(root: &Path) -> Result<()> {
+    build_server_with(root, &[])
+}
+
+/// Does the same as [`build_server`], with further options for Cargo.
+pub(crate) fn build_server_with(root: &Path, options: &[&str]) -> Result<()> {
     let build = ["build", "--release", "--package", "highwire-cli", "--target-dir", "target"];
-    run_shown(Command::new("cargo").current_dir(root).args(build))
+    run_shown(Command::new("cargo").current_dir(root).args(build).args(options))
 }
 
 /// Prints a command line and runs it with inherited output. Returns an error if it fails.

@@ -1,4 +1,5 @@
-//! The bystander: a well-behaved client with one connection that measures the latency of small requests.
+//! The bystander: a well-behaved client that measures the latency of small requests. It has several connections, so that
+//! probably every worker of the server serves some.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,6 +13,10 @@ const EVERY: Duration = Duration::from_millis(2);
 /// The time limit to connect, for each read and write, and for an answer that is not complete. A request that exceeds
 /// it counts as an error.
 const DEADLINE: Duration = Duration::from_secs(2);
+
+/// The number of connections, which the requests use in turn. With one, an attack that holds up the other worker would
+/// not be noticed.
+const CONNECTIONS: usize = 4;
 
 const REQUEST: &[u8] = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const STATUS: &[u8] = b"HTTP/1.1 200 ";
@@ -38,15 +43,17 @@ impl Latency {
     }
 }
 
-/// The client and its connection.
+/// The client and its connections.
 pub(super) struct Bystander {
     address: SocketAddr,
-    stream: Option<TcpStream>,
+    streams: [Option<TcpStream>; CONNECTIONS],
+    /// The index of the connection of the next request.
+    next: usize,
 }
 
 impl Bystander {
     pub(super) fn new(address: SocketAddr) -> Self {
-        Self { address, stream: None }
+        Self { address, streams: [const { None }; CONNECTIONS], next: 0 }
     }
 
     /// Sends requests for `seconds`, one every two milliseconds or whenever the previous one has ended, if that is
@@ -79,9 +86,11 @@ impl Bystander {
         Latency::new(micros, errors)
     }
 
-    /// Sends a request and reads the answer. After an error, the next request uses a new connection.
+    /// Sends a request and reads the answer. A request that finds no connection opens one, also after an error.
     pub(super) fn ask(&mut self) -> io::Result<()> {
-        let mut stream = match self.stream.take() {
+        let index = self.next;
+        self.next = (index + 1) % CONNECTIONS;
+        let mut stream = match self.streams[index].take() {
             Some(stream) => stream,
             None => {
                 let stream = TcpStream::connect_timeout(&self.address, DEADLINE)?;
@@ -92,7 +101,7 @@ impl Bystander {
             }
         };
         ask_on(&mut stream)?;
-        self.stream = Some(stream);
+        self.streams[index] = Some(stream);
         Ok(())
     }
 }

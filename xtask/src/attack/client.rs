@@ -6,6 +6,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::Arc;
@@ -69,7 +70,8 @@ impl Attackers {
         command.current_dir(root).args(["--pdeathsig", "KILL", "nice", "-n", "19"]).arg(me);
         command.args(["attack", CLIENT, attack.name, "--address", &address.to_string()]);
         command.args(["--connections", &connections.to_string(), "--seconds", &seconds.to_string()]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        // A group of its own, so that the priority of all its threads can be changed.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
         let child = command.spawn().map_err(|error| Error::doing(process::shown(&command), error))?;
         let mut running = Running::new(child);
         let stdout = running.child().stdout.take();
@@ -79,8 +81,15 @@ impl Attackers {
         Ok(attackers)
     }
 
-    /// Waits until the process has ended and closed its connections, and returns its report.
-    pub(super) fn finish(mut self) -> Result<Report> {
+    /// Waits until the process has ended and closed its connections, and returns its report. `left` is the time that the
+    /// attack still takes.
+    pub(super) fn finish(mut self, left: Duration) -> Result<Report> {
+        thread::sleep(left);
+        // With the lowest priority, the process could not end as long as the server uses all cores.
+        let mut renice = Command::new("renice");
+        renice.args(["-n", "0", "-g", &self.running.id().to_string()]);
+        // Errors are ignored. Only root may raise priorities.
+        let _ = renice.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
         let report = self.wait_for(Report::read)?;
         self.running.child().wait().map_err(|error| Error::doing("cannot wait for the attacking process", error))?;
         Ok(report)
@@ -134,10 +143,10 @@ impl Attacker {
         loop {
             match TcpStream::connect(self.address) {
                 Ok(stream) => {
-                    self.tally.opened.fetch_add(1, Relaxed);
+                    let number = self.tally.opened.fetch_add(1, Relaxed) as u32;
                     // Without TCP_NODELAY, small writes may wait for acknowledgements.
                     let _ = stream.set_nodelay(true);
-                    if self.converse(stream) == Ended::ByServer {
+                    if self.converse(stream, number) == Ended::ByServer {
                         self.tally.closed.fetch_add(1, Relaxed);
                     }
                     thread::sleep(PAUSE);
@@ -151,11 +160,12 @@ impl Attacker {
     }
 
     /// Runs one connection from start to end.
-    fn converse(&'static self, mut stream: TcpStream) -> Ended {
+    fn converse(&'static self, mut stream: TcpStream, number: u32) -> Ended {
         let step = if let Payload::Streams { step, .. } = self.attack.payload { step } else { 1 };
         let link = Arc::new(Link::new(thread::current(), step));
         let reader = if self.attack.reads_beside() { self.start_reader(&stream, &link) } else { None };
-        let sent = self.write(&mut stream, &self.opening).and_then(|()| self.pour(&mut stream, &link));
+        let opening = [(self.attack.numbered_opening)(number), self.opening.clone()].concat();
+        let sent = self.write(&mut stream, &opening).and_then(|()| self.pour(&mut stream, &link));
         let ended = match sent {
             Ok(()) => self.end(&mut stream, &link, reader.is_some()),
             Err(_) => Ended::ByServer,
@@ -229,6 +239,7 @@ impl Attacker {
         let unit = data_frame(&data);
         // Everything except the frame header counts against the windows (RFC 9113 section 6.9.1).
         let cost = (unit.len() - HEAD_BYTES) as i64;
+        let content = (data.content)().len() as u64;
         let mut left = vec![data.most; data.streams as usize];
         let mut out = Vec::with_capacity(WRITE_BYTES);
         loop {
@@ -236,7 +247,7 @@ impl Attacker {
             for (index, left) in left.iter_mut().enumerate() {
                 if *left > 0 && link.take(index, cost) {
                     push_numbered(&mut out, &unit, index);
-                    *left = left.saturating_sub(data.bytes as u64);
+                    *left = left.saturating_sub(content);
                 }
             }
             let grew = out.len() > before;
@@ -289,6 +300,10 @@ impl Attacker {
     fn end(&self, stream: &mut TcpStream, link: &Link, is_read: bool) -> Ended {
         match self.attack.end {
             End::Close => Ended::ByUs,
+            End::CloseAfter(milliseconds) => {
+                thread::sleep(Duration::from_millis(milliseconds));
+                if link.ended.load(Relaxed) { Ended::ByServer } else { Ended::ByUs }
+            }
             End::Answer => {
                 let mut buffer = vec![0; READ_BYTES];
                 match stream.read(&mut buffer) {
@@ -380,7 +395,7 @@ const HEAD_BYTES: usize = 9;
 
 /// Returns a DATA frame with stream 0; `push_numbered` sets the stream.
 fn data_frame(data: &Data) -> Vec<u8> {
-    let mut content = vec![b'x'; data.bytes];
+    let mut content = (data.content)();
     let mut flags = 0;
     if let Some(padding) = data.padding {
         flags = PADDED;
@@ -412,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_frame_of_data_is_padded_and_numbered() {
-        let data = Data { streams: 2, bytes: 1, padding: Some(2), most: 1, then: Then::Drip };
+        let data = Data { streams: 2, content: || vec![b'x'], padding: Some(2), most: 1, then: Then::Drip };
         let mut out = Vec::new();
         push_numbered(&mut out, &data_frame(&data), 1);
         assert_eq!(out, [0, 0, 4, 0, PADDED, 0, 0, 0, 3, 2, b'x', 0, 0]);
@@ -433,7 +448,7 @@ mod tests {
         let same = if let Payload::Same(bytes) = attack.payload { bytes() } else { Vec::new() };
         let attacker = Attacker { attack, address, opening: (attack.opening)(), same, tally: Tally::new() };
         let attacker: &'static Attacker = Box::leak(Box::new(attacker));
-        let ended = attacker.converse(TcpStream::connect(address).expect("a connection"));
+        let ended = attacker.converse(TcpStream::connect(address).expect("a connection"), 0);
         server.join().expect("no panic");
         assert_eq!(ended, expected, "{name}");
         let line = attacker.tally.line(0.0, Duration::ZERO);
@@ -446,6 +461,9 @@ mod tests {
         check("http1-smuggling", b"", Ended::ByServer, "");
         check("http1-missing-body", b"HTTP/1.1 408 Request Timeout\r\n\r\n", Ended::ByServer, "408:1");
         check("http1-connect-reset", b"HTTP/1.1 200 OK\r\n\r\n", Ended::ByUs, "200:1");
+        check("websocket-reconnect", b"HTTP/1.1 101 Switching Protocols\r\n\r\n", Ended::ByUs, "101:1");
+        check("websocket-close", b"HTTP/1.1 101 X\r\n\r\n\x88\x02\x03\xe8", Ended::ByServer, "101:1,901:1");
+        check("proxy-expect", b"HTTP/1.1 100 Continue\r\n\r\n", Ended::ByServer, "100:1");
         check("tls-hello-flood", &[21, 3, 3, 0, 2, 2, 40], Ended::ByUs, "680:1");
     }
 }

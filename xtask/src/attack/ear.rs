@@ -7,6 +7,7 @@ use std::thread::Thread;
 use super::frames::{DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE};
 use super::spec::{MOST_STREAMS, Protocol};
 use super::tally::{self, Tally};
+use super::websocket_ear::WebSocketFrames;
 
 /// The initial flow-control window of a connection, in bytes (RFC 9113 section 6.9.2).
 const WINDOW: i64 = 65_535;
@@ -83,6 +84,7 @@ pub(super) enum Ear {
     Http1,
     Http2(Frames),
     Tls,
+    WebSocket(WebSocketFrames),
 }
 
 impl Ear {
@@ -91,16 +93,18 @@ impl Ear {
             Protocol::Http1 => Self::Http1,
             Protocol::Http2 => Self::Http2(Frames::default()),
             Protocol::Tls => Self::Tls,
+            Protocol::WebSocket => Self::WebSocket(WebSocketFrames::default()),
         }
     }
 
-    /// Counts the server's reactions in these bytes. With HTTP/2, these are HEADERS, RST_STREAM and GOAWAY frames;
-    /// otherwise, only an answer or a record at the start of the bytes counts.
+    /// Counts the server's reactions in these bytes. With HTTP/2, these are HEADERS, RST_STREAM and GOAWAY frames,
+    /// and with WebSocket the status, messages, Pong and Close frames; otherwise, only an answer or a record at the start of the bytes counts.
     pub(super) fn hear(&mut self, bytes: &[u8], tally: &Tally, link: Option<&Link>) {
         match self {
             Self::Http2(_) if bytes.starts_with(b"HTTP/1.") => hear_status(bytes, tally),
             Self::Http2(frames) => frames.hear(bytes, tally, link),
             Self::Http1 => hear_status(bytes, tally),
+            Self::WebSocket(frames) => frames.hear(bytes, tally),
             Self::Tls => match *bytes {
                 [21, _, _, _, 2, _, code, ..] => tally.hear(tally::alert(code)),
                 [22, ..] => tally.hear(tally::HANDSHAKE),
@@ -111,7 +115,7 @@ impl Ear {
 }
 
 /// Counts the status of an HTTP/1 answer at the start of the bytes.
-fn hear_status(bytes: &[u8], tally: &Tally) {
+pub(super) fn hear_status(bytes: &[u8], tally: &Tally) {
     let digits = bytes.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(2..5));
     let status = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
     if let Some(word) = status.and_then(tally::status) {

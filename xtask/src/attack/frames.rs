@@ -168,7 +168,7 @@ mod tests {
             if broken.contains(&attack.name) {
                 continue;
             }
-            let mut out = (attack.opening)();
+            let mut out = [(attack.numbered_opening)(0), (attack.opening)()].concat();
             match attack.payload {
                 Payload::Same(bytes) => out.extend(bytes()),
                 Payload::Numbered(fill) => (0..2).for_each(|round| fill(round, &mut out)),

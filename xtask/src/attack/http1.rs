@@ -7,25 +7,25 @@ const WHOLE_BODY: usize = 1_048_000;
 
 const MIB: u64 = 1 << 20;
 
-fn get(path: &str) -> Vec<u8> {
+pub(super) fn get(path: &str) -> Vec<u8> {
     get_with(path, "")
 }
 
 /// Returns a GET request. `fields` contains whole lines, each with its line end.
-fn get_with(path: &str, fields: &str) -> Vec<u8> {
+pub(super) fn get_with(path: &str, fields: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").into_bytes()
 }
 
 /// Returns the head of a POST. `fields` contains whole lines, each with its line end.
-fn post(path: &str, fields: &str) -> Vec<u8> {
+pub(super) fn post(path: &str, fields: &str) -> Vec<u8> {
     format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").into_bytes()
 }
 
-fn chunked(path: &str) -> Vec<u8> {
+pub(super) fn chunked(path: &str) -> Vec<u8> {
     post(path, "Transfer-Encoding: chunked\r\n")
 }
 
-fn announced(path: &str, bytes: usize) -> Vec<u8> {
+pub(super) fn announced(path: &str, bytes: usize) -> Vec<u8> {
     post(path, &format!("Content-Length: {bytes}\r\n"))
 }
 
@@ -56,7 +56,7 @@ const PLAIN_GET: &[u8] = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// A message that is one request for a server that uses Content-Length, and two requests for a server that uses
 /// Transfer-Encoding.
-const SMUGGLED: &str = "POST /upload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 45\r\n\
+pub(super) const SMUGGLED: &str = "POST /upload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 45\r\n\
                         Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 pub(super) const ATTACKS: &[Attack] = &[

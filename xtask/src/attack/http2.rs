@@ -32,11 +32,17 @@ fn uploads() -> Vec<u8> {
 }
 
 /// Endless DATA frames of one byte on every stream.
-const TINY_DATA: Data = Data { streams: MOST_STREAMS, bytes: 1, padding: None, most: u64::MAX, then: Then::Drip };
+const TINY_DATA: Data =
+    Data { streams: MOST_STREAMS, content: || vec![b'x'; 1], padding: None, most: u64::MAX, then: Then::Drip };
 
 /// Nearly 1 MiB on every stream, which `/body` holds until the body is complete.
-const BODIES: Data =
-    Data { streams: MOST_STREAMS, bytes: 4_096, padding: None, most: 1_000_000 / 4_096 * 4_096, then: Then::Drip };
+const BODIES: Data = Data {
+    streams: MOST_STREAMS,
+    content: || vec![b'x'; 4_096],
+    padding: None,
+    most: 1_000_000 / 4_096 * 4_096,
+    then: Then::Drip,
+};
 
 /// The size of large header blocks in bytes, below the server's limit on CONTINUATION.
 const BLOCK_BYTES: usize = 60_000;
@@ -48,7 +54,7 @@ fn block_of(start: &[u8], representation: &[u8]) -> Vec<u8> {
 }
 
 /// Returns a block that inserts a field and then repeats a representation that references it as often as fits.
-fn block_naming(name: &[u8], value: &[u8], representation: &[u8]) -> Vec<u8> {
+pub(super) fn block_naming(name: &[u8], value: &[u8], representation: &[u8]) -> Vec<u8> {
     let mut start = GET_HELLO.to_vec();
     insert(&mut start, name, value);
     block_of(&start, representation)
@@ -306,7 +312,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         name: "http2-small-data",
         what: "As http2-tiny-data, with DATA frames of nine bytes.",
         opening: uploads,
-        payload: Payload::Data(Data { bytes: 9, ..TINY_DATA }),
+        payload: Payload::Data(Data { content: || vec![b'x'; 9], ..TINY_DATA }),
         ..BASE
     },
     Attack {

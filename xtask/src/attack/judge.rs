@@ -46,6 +46,8 @@ pub(super) struct Measured {
     pub(super) back: Result<f64, StillHeld>,
     /// The server's CPU time during the attack, without an estimate of the time for the bystander.
     pub(super) cpu_seconds: f64,
+    /// The wall time of `cpu_seconds`. It is longer than the attack if the attackers' process takes long to end.
+    pub(super) seconds: f64,
     /// The part of a core that the server used after all attackers had left.
     pub(super) idle_cpu: f64,
     pub(super) report: Report,
@@ -55,7 +57,7 @@ pub(super) struct Measured {
 impl Measured {
     /// Returns the server's CPU usage during the attack, in percent of one core.
     pub(super) fn cpu_percent(&self) -> f64 {
-        self.cpu_seconds / self.report.seconds.max(0.001) * 100.0
+        self.cpu_seconds / self.seconds.max(0.001) * 100.0
     }
 
     /// Returns the server's CPU time divided by the attackers' CPU time, or `None` if the server's CPU time is too
@@ -180,6 +182,7 @@ pub(super) mod tests {
             grown_kib: 512,
             back: Ok(0.1),
             cpu_seconds: 1.0,
+            seconds: 3.0,
             idle_cpu: 0.0,
             report: Report { opened: 20, closed: 20, cpu_seconds: 0.5, seconds: 3.0, ..Report::default() },
             survived: true,

@@ -1,28 +1,41 @@
 //! `cargo xtask attack`: mounts attacks on loopback and measures their effect on the server and on a bystander, which
 //! is a well-behaved client.
 //!
-//! Each attack gets its own server. For each number of connections, the command measures the bystander alone, then
+//! Each attack gets its own server: the demo, the demo with a broker, or a proxy in front of the demo, which may also have
+//! an upstream that lies. For each number of connections, the command measures the bystander alone, then
 //! during the attack, which another process mounts. Then the server has five seconds to release memory and descriptors.
 //! The command fails if the server dies, if a bound of memory or descriptors is missed, or if the bystander has an
 //! error. It only reports missed bounds of latency and CPU time, because they depend on the machine.
 
+mod broker;
 mod bystander;
 mod client;
+mod deflate;
+mod draining;
 mod ear;
 mod frames;
 mod http1;
 mod http2;
 mod judge;
+mod lying;
 mod page;
+mod programs;
+mod proxy;
 mod server;
 mod spec;
 mod table;
 mod tally;
 mod tls;
+mod topics;
+mod upstream;
+mod websocket;
+mod websocket_ear;
+mod websocket_frames;
+mod websocket_http2;
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -30,30 +43,35 @@ use self::bystander::Bystander;
 use self::client::{Attackers, CLIENT};
 use self::judge::{DESCRIPTORS_LEFT, Kind, MIB_LEFT, Measured, SECONDS_BACK, StillHeld};
 use self::page::Row;
+use self::programs::Programs;
 use self::server::Server;
-use self::spec::Attack;
+use self::spec::{Attack, Target};
+use self::upstream::UPSTREAM;
 use crate::args::Args;
-use crate::{Error, Result, process};
+use crate::{Error, Result};
 
 pub(crate) const HELP: &str = "\
-Mounts attacks on loopback against the release build of `highwire demo` with default settings, and measures the
-server's memory and CPU time and the latency of a bystander.
+Mounts attacks on loopback against the release build of `highwire demo` with default settings, or of `highwire serve` as
+a proxy in front of it. Measures the server's memory and CPU time and the latency of a bystander.
 
-Usage: cargo xtask attack [--short] [--only NAME]... [--engine ENGINE] [--seconds S] [--page FILE]
+Usage: cargo xtask attack [--short] [--only NAME]... [--engine ENGINE] [--seconds S] [--program FILE] [--page FILE]
        cargo xtask attack --list
 
 Options:
   --short           each attack once, from 20 connections, and no page unless --page is given (for CI)
-  --only NAME       only this attack, and no page unless --page is given; may be given several times
+  --only NAME       only this attack, and no page unless --page is given; may be given several times. A name that ends
+                    with `*`, such as `topics-*`, stands for all that begin with it
   --engine ENGINE   auto, uring or readiness (default auto)
-  --seconds S       how long each attack lasts, in seconds (default 3, with --short 0.5)
+  --seconds S       how long each attack lasts, in seconds (default 2, with --short 0.4)
+  --program FILE    attack this build of `highwire` and build nothing; attacks on a broker need the feature `redis`
   --page FILE       the file of the page (default docs/attacks.md)
   --list            show the attacks and run nothing
 
 Fails if the server ends or stops answering, or if the bystander has an error. Also fails if the server's memory exceeds
 its bound, or if memory or descriptors are not released within 5 s; the page names the attacks without these bounds.
 Missed bounds of latency and CPU time are only shown, because they depend on the machine.
-The last line is `attacks: N mounted, N survived, N failed`. The servers' logs are in target/attack.
+The last line is `attacks: N mounted, N survived, N failed`, and `N not run` if redis-server or a command with the
+feature `redis` is missing (--short builds none). The servers' logs are in target/attack.
 ";
 
 /// The folder of the servers' logs.
@@ -72,7 +90,7 @@ const ENGINES: [&str; 3] = ["auto", "uring", "readiness"];
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// How long the CPU usage of the server is measured after all attackers have left, to find busy loops.
-const IDLE: Duration = Duration::from_millis(200);
+const IDLE: Duration = Duration::from_millis(100);
 
 /// The options of a run.
 struct Options {
@@ -82,14 +100,16 @@ struct Options {
     /// How long the bystander is measured before the attack.
     alone_seconds: f64,
     engine: String,
-    /// True if attacks that miss a bound of latency or CPU time are mounted again.
-    repeats: bool,
+    /// True if each attack is mounted once, and no program that can use a broker is built.
+    short: bool,
+    /// The program to attack, or `None` to build it.
+    program: Option<PathBuf>,
 }
 
 impl Options {
     fn new(short: bool) -> Self {
-        let (counts, seconds, alone_seconds) = if short { (SHORT_COUNTS, 0.5, 0.2) } else { (COUNTS, 3.0, 0.6) };
-        Self { counts, seconds, alone_seconds, engine: "auto".into(), repeats: !short }
+        let (counts, seconds, alone_seconds) = if short { (SHORT_COUNTS, 0.4, 0.1) } else { (COUNTS, 2.0, 0.6) };
+        Self { counts, seconds, alone_seconds, engine: "auto".into(), short, program: None }
     }
 }
 
@@ -98,12 +118,14 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
     let seconds: Option<f64> = args.value("--seconds")?;
     let engine: Option<String> = args.value("--engine")?;
     let page: Option<String> = args.value("--page")?;
+    let program: Option<PathBuf> = args.value("--program")?;
     let only = args.values("--only")?;
     if seconds.is_some_and(|seconds| !(0.0..=3600.0).contains(&seconds)) {
         return Err(Error::Usage("--seconds takes 0 to 3600".into()));
     }
     match args.word() {
         Some(word) if word == CLIENT => return attack_as_told(args, seconds),
+        Some(word) if word == UPSTREAM => return answer_as_told(args),
         Some(word) => return Err(Error::Usage(format!("unknown argument `{word}`; see `cargo xtask attack --help`"))),
         None => args.finish()?,
     }
@@ -115,6 +137,8 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
     }
     let mut options = Options::new(short);
     options.seconds = seconds.unwrap_or(options.seconds);
+    // The servers run in the project's root.
+    options.program = program.map(|program| std::path::absolute(&program).unwrap_or(program));
     if let Some(engine) = engine {
         if !ENGINES.contains(&engine.as_str()) {
             return Err(Error::Usage(format!("unknown engine `{engine}`; use one of {}", ENGINES.join(", "))));
@@ -154,26 +178,50 @@ fn attack_as_told(mut args: Args, seconds: Option<f64>) -> Result<()> {
     client::run(attack, address, connections, seconds.ok_or_else(usage)?)
 }
 
+/// Runs the hidden subcommand of the scripted upstream.
+fn answer_as_told(mut args: Args) -> Result<()> {
+    let attack = args.word().and_then(|name| table::find(&name));
+    args.finish()?;
+    match attack.map(|attack| attack.target) {
+        Some(Target::Proxy(Some(upstream))) => upstream::run(upstream),
+        _ => Err(Error::Usage(format!("usage: attack {UPSTREAM} NAME"))),
+    }
+}
+
+/// Returns the attacks with these names, of which a final `*` stands for any text, or all attacks if there are none.
 fn chosen(only: &[String]) -> Result<Vec<&'static Attack>> {
     if only.is_empty() {
         return Ok(table::all().collect());
     }
-    let find = |name: &String| {
-        let missing = || Error::Usage(format!("unknown attack `{name}`; `cargo xtask attack --list` shows all"));
-        table::find(name).ok_or_else(missing)
-    };
-    only.iter().map(find).collect()
+    let mut found = Vec::new();
+    for name in only {
+        let before = found.len();
+        match name.strip_suffix('*') {
+            Some(start) => found.extend(table::all().filter(|attack| attack.name.starts_with(start))),
+            None => found.extend(table::find(name)),
+        }
+        if found.len() == before {
+            return Err(Error::Usage(format!("unknown attack `{name}`; `cargo xtask attack --list` shows all")));
+        }
+    }
+    Ok(found)
 }
 
 /// Builds the server and mounts these attacks. A failed attack does not stop the others.
 fn mount_all(root: &Path, attacks: &[&'static Attack], options: &Options) -> Result<Vec<Row>> {
-    process::build_server(root)?;
+    let programs = match &options.program {
+        Some(program) => Programs::given(program),
+        None => Programs::build(root, attacks, options.short)?,
+    };
     fs::create_dir_all(root.join(LOGS)).map_err(|error| Error::doing(LOGS, error))?;
     let mut rows = Vec::new();
     for &attack in attacks {
         println!("\n{}: {}", attack.name, attack.what);
-        let mut row = Row { attack, measured: Vec::new(), failure: None };
-        if let Err(error) = mount(root, &mut row, options) {
+        let mut row = Row { attack, measured: Vec::new(), failure: None, not_run: None };
+        if let (Target::Broker, Err(reason)) = (attack.target, &programs.with_redis) {
+            println!("  NOT RUN: {reason}");
+            row.not_run = Some(reason.clone());
+        } else if let Err(error) = mount(root, &programs, &mut row, options) {
             let reason = error.reason();
             println!("  FAILED: {reason}");
             row.failure = Some(reason);
@@ -184,9 +232,8 @@ fn mount_all(root: &Path, attacks: &[&'static Attack], options: &Options) -> Res
 }
 
 /// Mounts an attack against one server, with each number of connections in turn until the server does not survive.
-fn mount(root: &Path, row: &mut Row, options: &Options) -> Result<()> {
-    let log = root.join(LOGS).join(format!("{}.log", row.attack.name));
-    let mut server = Server::start(root, &options.engine, &log)?;
+fn mount(root: &Path, programs: &Programs, row: &mut Row, options: &Options) -> Result<()> {
+    let mut server = Server::start(root, programs, &options.engine, row.attack, &root.join(LOGS))?;
     server.warm_up()?;
     let start = Start { memory_kib: server.memory_kib(), descriptors: server.descriptors() };
     for &connections in options.counts {
@@ -218,8 +265,8 @@ struct Start {
 /// How often an attack is mounted in total if its latency or CPU time misses a bound.
 const TRIES: usize = 3;
 
-/// Measures an attack. If only latency or CPU time misses a bound, which the machine may have caused, and `repeats` is
-/// true, measures the attack [`TRIES`] times in total and returns the run with the median p99. If a run misses another
+/// Measures an attack. If only latency or CPU time misses a bound, which the machine may have caused, and the form is
+/// not short, measures the attack [`TRIES`] times in total and returns the run with the median p99. If a run misses another
 /// bound, returns that run at once.
 fn measure_again(
     root: &Path,
@@ -234,7 +281,7 @@ fn measure_again(
         let measured = measure(root, attack, server, start, connections, options)?;
         let misses = judge::judge(attack, &measured);
         let is_bound = misses.iter().any(|miss| miss.kind == Kind::Bound);
-        if is_bound || !options.repeats || (misses.is_empty() && tries.is_empty()) {
+        if is_bound || options.short || (misses.is_empty() && tries.is_empty()) {
             return Ok(measured);
         }
         tries.push(measured);
@@ -260,17 +307,24 @@ fn measure(
     let alone_cpu = (server.cpu_seconds() - cpu) / begun.elapsed().as_secs_f64();
 
     let memory = server.watch_memory();
-    let (begun, cpu) = (Instant::now(), server.cpu_seconds());
-    let attackers =
-        Attackers::start(root, attack, server.address(attack.protocol), connections, options.seconds + OVERLAP);
+    let (begun, cpu, upstream_cpu) = (Instant::now(), server.cpu_seconds(), server.upstream_cpu_seconds());
+    let attackers = Attackers::start(
+        root,
+        attack,
+        server.address(attack.protocol),
+        connections,
+        options.seconds + OVERLAP.as_secs_f64(),
+    );
     // Errors are handled after `most_kib`, which stops the sampling thread.
     let attacked = attackers.and_then(|attackers| {
         let meanwhile = bystander.watch(options.seconds);
-        Ok((meanwhile, attackers.finish()?))
+        Ok((meanwhile, attackers.finish(OVERLAP)?))
     });
-    let cpu_seconds = (server.cpu_seconds() - cpu - alone_cpu * begun.elapsed().as_secs_f64()).max(0.0);
+    let seconds = begun.elapsed().as_secs_f64();
+    let cpu_seconds = (server.cpu_seconds() - cpu - alone_cpu * seconds).max(0.0);
     let most_kib = memory.most_kib();
-    let (meanwhile, report) = attacked?;
+    let (meanwhile, mut report) = attacked?;
+    report.cpu_seconds += server.upstream_cpu_seconds() - upstream_cpu;
     drop(bystander);
 
     let back = come_back(server, start);
@@ -284,15 +338,15 @@ fn measure(
         grown_kib: most_kib.saturating_sub(start.memory_kib),
         back,
         cpu_seconds,
+        seconds,
         idle_cpu,
         report,
         survived: server.answers(),
     })
 }
 
-/// How much longer, in seconds, the attack lasts than the bystander's measurement, so that the attack covers the whole
-/// measurement.
-const OVERLAP: f64 = 0.1;
+/// How much longer the attack lasts than the bystander's measurement, so that the attack covers the whole measurement.
+const OVERLAP: Duration = Duration::from_millis(100);
 
 /// Waits until the server's memory and descriptors are near their values at the start, for [`SECONDS_BACK`] at most.
 /// Returns the number of seconds that this took, or the growth that is left in the end.
@@ -316,10 +370,15 @@ fn come_back(server: &Server, start: &Start) -> std::result::Result<f64, StillHe
 
 /// Returns the last line of the output, and true if no attack failed.
 fn sum_up(rows: &[Row]) -> (String, bool) {
-    let survived = |row: &&Row| row.failure.is_none() && row.measured.iter().all(|measured| measured.survived);
-    let failed = |row: &&Row| row.failure.is_some() || row.misses().any(|(_, miss)| miss.kind == Kind::Bound);
-    let (survived, failed) = (rows.iter().filter(survived).count(), rows.iter().filter(failed).count());
-    (format!("attacks: {} mounted, {survived} survived, {failed} failed", rows.len()), failed == 0)
+    let (run, not_run): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.not_run.is_none());
+    let survived = |row: &&&Row| row.failure.is_none() && row.measured.iter().all(|measured| measured.survived);
+    let failed = |row: &&&Row| row.failure.is_some() || row.misses().any(|(_, miss)| miss.kind == Kind::Bound);
+    let (survived, failed) = (run.iter().filter(survived).count(), run.iter().filter(failed).count());
+    let mut summary = format!("attacks: {} mounted, {survived} survived, {failed} failed", run.len());
+    if !not_run.is_empty() {
+        summary += &format!(", {} not run", not_run.len());
+    }
+    (summary, failed == 0)
 }
 
 #[cfg(test)]
@@ -329,7 +388,7 @@ mod tests {
 
     fn row(measured: Vec<Measured>, failure: Option<&str>) -> Row {
         let attack = table::find("http1-silent").expect("a row");
-        Row { attack, measured, failure: failure.map(str::to_owned) }
+        Row { attack, measured, failure: failure.map(str::to_owned), not_run: None }
     }
 
     #[test]
@@ -344,6 +403,11 @@ mod tests {
                 "attacks: 3 mounted, 1 survived, 2 failed",
                 false,
             ),
+            (
+                vec![Row { not_run: Some("no Redis".into()), ..row(vec![], None) }],
+                "attacks: 0 mounted, 0 survived, 0 failed, 1 not run",
+                true,
+            ),
         ] {
             assert_eq!(sum_up(&rows), (expected.to_owned(), ok));
         }
@@ -351,8 +415,16 @@ mod tests {
 
     #[test]
     fn wrong_calls_are_usage_errors() {
-        for line in ["--only nothing", "--engine epoll", "--seconds soon", "--seconds -1", "client", "other", "--loud"]
-        {
+        for line in [
+            "--only nothing",
+            "--engine epoll",
+            "--seconds soon",
+            "--seconds -1",
+            "client",
+            "upstream",
+            "other",
+            "--loud",
+        ] {
             let args = Args::new("attack", line.split(' ').map(str::to_owned).collect());
             assert!(matches!(run(Path::new("."), args), Err(Error::Usage(_))), "{line}");
         }

@@ -6,7 +6,8 @@ use super::judge::{
     self, AMPLIFICATION, DESCRIPTORS_LEFT, FEW, IDLE_CPU, MIB_A_CONNECTION, MIB_LEFT, MIB_TOGETHER, Measured, Miss, Of,
     P99_MS, P99_MS_OF_MANY, SECONDS_BACK, TIMES_SLOWER,
 };
-use super::spec::{Attack, Protocol};
+use super::spec::Attack;
+use super::table::{SECTIONS, Section};
 
 /// An attack and its measurements.
 pub(super) struct Row {
@@ -15,6 +16,8 @@ pub(super) struct Row {
     pub(super) measured: Vec<Measured>,
     /// The reason why further measurements are missing.
     pub(super) failure: Option<String>,
+    /// The reason why the attack was not mounted, which is no failure.
+    pub(super) not_run: Option<String>,
 }
 
 impl Row {
@@ -31,11 +34,11 @@ const OPENING: &str = "\
 # Attacks
 
 `cargo xtask attack` wrote this page. It mounts each attack on loopback against the release build of `highwire demo`
-with default settings, first from 1 connection, then from 20, then from 100, and measures the server and a bystander.
+with default settings, or of `highwire serve` as a proxy in front of it, first from 1 connection, then from 20, then from 100, and measures the server and a bystander.
 [SECURITY.md](../SECURITY.md) has Highwire's promises, [limits.md](limits.md) the limits that enforce them.
 
-The bystander is one HTTP/1.1 connection that requests `/hello` every 2 ms, or as soon as the previous answer has arrived
-if that is later. The attackers run in their own process with the lowest priority (`nice -n 19`). If root runs the command,
+The bystander is a client with four HTTP/1.1 connections, which it uses in turn. It requests `/hello` every 2 ms, or as soon
+as the previous answer has arrived if that is later. The attackers run in their own process with the lowest priority (`nice -n 19`). If root runs the command,
 the server and the bystander have a high priority. Real attackers use other machines, so the results should depend little on
 how the kernel shares the cores between attackers and server. An attack whose latency or CPU time is beyond its bound is
 mounted three times, and the run with the median p99 is shown. On loopback the kernel does part of the receiver's work in the
@@ -65,12 +68,12 @@ pub(super) fn render(machine: &str, rows: &[Row]) -> String {
     let mut page = format!("{OPENING}\n{}\n{machine}\n\n## Missed bounds\n\n", bounds());
     page.push_str(&missed(rows));
     let _ = write!(page, "\n## All attacks\n\n{COLUMNS}");
-    for (protocol, title) in
-        [(Protocol::Http1, "HTTP/1"), (Protocol::Http2, "HTTP/2 with prior knowledge"), (Protocol::Tls, "TLS")]
-    {
-        let rows: Vec<&Row> = rows.iter().filter(|row| row.attack.protocol == protocol).collect();
+    for Section { title, prefix, about, .. } in &SECTIONS {
+        let rows: Vec<&Row> = rows.iter().filter(|row| row.attack.name.starts_with(prefix)).collect();
+        let about = if about.is_empty() { String::new() } else { format!("{about}\n\n") };
         if !rows.is_empty() {
-            let _ = write!(page, "\n### {title}\n\n{}\n#### {title}: details\n\n{}", table(&rows), details(&rows));
+            let _ =
+                write!(page, "\n### {title}\n\n{about}{}\n#### {title}: details\n\n{}", table(&rows), details(&rows));
         }
     }
     page
@@ -84,8 +87,8 @@ Bounds:
 
 | what | bound |
 |---|---|
-| memory per connection | {MIB_A_CONNECTION} MiB, plus 1 MiB if the attack sends a body that a handler takes whole |
-| memory of all connections | {MIB_TOGETHER} MiB, plus those bodies |
+| memory per connection | {MIB_A_CONNECTION} MiB, plus one body or message if the attack sends those that a handler takes whole |
+| memory of all connections | {MIB_TOGETHER} MiB, plus one such body or message each |
 | memory after the attack | within {MIB_LEFT} MiB of the start after {SECONDS_BACK} s |
 | descriptors after the attack | at most {DESCRIPTORS_LEFT} more than at the start |
 | the server's CPU when all attackers have left | {:.0} % of a core |
@@ -130,7 +133,7 @@ fn details(rows: &[&Row]) -> String {
         "| attack | what the server did | CPU, % of a core | median, ms | p99 before, ms |\n|---|---|---|---|---|\n",
     );
     for row in rows {
-        let did = match (&row.failure, row.measured.last()) {
+        let did = match (row.failure.as_ref().or(row.not_run.as_ref()), row.measured.last()) {
             (Some(reason), _) => format!("not measured: {}", plain(reason)),
             (None, Some(Measured { report, .. })) => format!("{}; {}", report.summary(), report.traffic()),
             (None, None) => "not measured".into(),
@@ -177,7 +180,12 @@ fn missed(rows: &[Row]) -> String {
     for row in rows {
         let name = row.attack.name;
         lines.extend(row.misses().map(|(count, miss)| format!("| `{name}` | {count} | {} |\n", miss.what)));
-        lines.extend(row.failure.iter().map(|reason| format!("| `{name}` | | not measured: {} |\n", plain(reason))));
+        lines.extend(
+            row.failure
+                .iter()
+                .chain(&row.not_run)
+                .map(|reason| format!("| `{name}` | | not measured: {} |\n", plain(reason))),
+        );
     }
     if lines.is_empty() {
         return "None.\n".into();
@@ -212,7 +220,7 @@ mod tests {
 
     fn row(name: &str, measured: Vec<Measured>, failure: Option<&str>) -> Row {
         let attack = table::find(name).expect(name);
-        Row { attack, measured, failure: failure.map(str::to_owned) }
+        Row { attack, measured, failure: failure.map(str::to_owned), not_run: None }
     }
 
     #[test]

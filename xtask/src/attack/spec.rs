@@ -1,12 +1,18 @@
 //! The definition of an attack.
 
+use super::upstream::Upstream;
+
 /// An attack. All attacking connections do the same.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attack {
     pub(super) name: &'static str,
     /// A description of the sent bytes, as a sentence of the page.
     pub(super) what: &'static str,
+    pub(super) target: Target,
     pub(super) protocol: Protocol,
+    /// Returns the first bytes of the connection with this number, if they differ between connections. The opening
+    /// follows.
+    pub(super) numbered_opening: fn(u32) -> Vec<u8>,
     /// Returns the first bytes of each connection.
     pub(super) opening: fn() -> Vec<u8>,
     /// The bytes after the opening.
@@ -14,19 +20,22 @@ pub(super) struct Attack {
     pub(super) pace: Pace,
     pub(super) reading: Reading,
     pub(super) end: End,
-    /// The size in bytes of the body that the server may hold for each connection, in addition to the memory bound.
+    /// The size in bytes of the body or message that the server may hold for each connection, in addition to the memory
+    /// bound.
     pub(super) body_bytes: u64,
     /// A description of the cost that a handler causes, if it causes much. SECURITY.md leaves such costs to the
     /// application, so only survival and the bystander's errors are judged.
     pub(super) handlers_own: Option<&'static str>,
 }
 
-/// The defaults: an attack over HTTP/1 without a payload, which writes as fast as possible, reads all bytes, and keeps
+/// The defaults: an attack on the demo over HTTP/1 without a payload, which writes as fast as possible, reads all bytes, and keeps
 /// the connection at the end.
 pub(super) const BASE: Attack = Attack {
     name: "",
     what: "",
+    target: Target::Demo,
     protocol: Protocol::Http1,
+    numbered_opening: |_| Vec::new(),
     opening: Vec::new,
     payload: Payload::Nothing,
     pace: Pace::Flood,
@@ -36,6 +45,18 @@ pub(super) const BASE: Attack = Attack {
     handlers_own: None,
 };
 
+/// The measured server of an attack.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Target {
+    /// `highwire demo`.
+    Demo,
+    /// `highwire demo` whose chat uses a broker.
+    Broker,
+    /// `highwire serve` as a proxy in front of `highwire demo`. If an upstream is given, requests for paths below
+    /// `/evil` go to that upstream.
+    Proxy(Option<&'static Upstream>),
+}
+
 /// The protocol of an attack, which determines the port and the parser of the server's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Protocol {
@@ -43,6 +64,8 @@ pub(super) enum Protocol {
     /// HTTP/2 in cleartext, with prior knowledge.
     Http2,
     Tls,
+    /// HTTP/1 whose opening requests an upgrade to WebSocket.
+    WebSocket,
 }
 
 /// The bytes after the opening.
@@ -70,8 +93,8 @@ pub(super) enum Payload {
 pub(super) struct Data {
     /// The number of streams (1, 3, 5 and so on), at most [`MOST_STREAMS`].
     pub(super) streams: u32,
-    /// The number of content bytes in each frame.
-    pub(super) bytes: usize,
+    /// Returns the content of each frame.
+    pub(super) content: fn() -> Vec<u8>,
     pub(super) padding: Option<u8>,
     /// The number of content bytes on each stream, rounded up to whole frames.
     pub(super) most: u64,
@@ -114,6 +137,8 @@ pub(super) enum End {
     HalfClose,
     /// Closes the connection and opens the next.
     Close,
+    /// Waits for this number of milliseconds, then does the same as `Close`.
+    CloseAfter(u64),
     /// Reads the first bytes of an answer, then does the same as `Close`.
     Answer,
     /// Waits for an answer and closes without reading it. The kernel then sends RST instead of FIN.
@@ -132,7 +157,8 @@ impl Attack {
     /// Returns true if a second thread must read while the first writes. Attacks that exchange only a few bytes need
     /// none.
     pub(super) fn reads_beside(&self) -> bool {
-        let is_brief = matches!(self.payload, Payload::Nothing) && !matches!(self.end, End::Hold | End::HalfClose);
+        let is_short = !matches!(self.end, End::Hold | End::HalfClose | End::CloseAfter(_));
+        let is_brief = matches!(self.payload, Payload::Nothing) && is_short;
         self.reading != Reading::Nothing && !is_brief
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::frames::{GOAWAY, RST_STREAM};
 
 /// A kind of reaction of the server, as a number for the line: a status of HTTP/1 or HTTP/2, an HTTP/2 error code in
-/// RST_STREAM or GOAWAY, a TLS alert, [`ANSWER`] or [`HANDSHAKE`].
+/// RST_STREAM or GOAWAY, a TLS alert, the status of a WebSocket's Close frame, or one of the constants below.
 pub(super) type Word = usize;
 
 // A word below `RESETS` is a status. The word of a RST_STREAM, a GOAWAY or an alert is its offset below plus its code.
@@ -18,7 +18,16 @@ const ALERTS: Word = 640;
 pub(super) const ANSWER: Word = 896;
 /// A TLS handshake record.
 pub(super) const HANDSHAKE: Word = 897;
-const WORDS: usize = 898;
+/// A text or binary message of a WebSocket, or its first fragment.
+pub(super) const MESSAGE: Word = 898;
+/// A Pong frame of a WebSocket.
+pub(super) const PONG: Word = 899;
+/// A Close frame of a WebSocket without a status, or with an unknown one.
+pub(super) const CLOSE: Word = 900;
+/// The word of a Close frame whose status is `first` is `at`; the words of higher statuses follow.
+const CLOSES: [(u16, Word); 2] = [(1000, 901), (4000, 917)];
+const CLOSES_EACH: u16 = 16;
+const WORDS: usize = 933;
 
 const STATUSES: std::ops::Range<Word> = 100..600;
 
@@ -48,6 +57,12 @@ pub(super) fn alert(code: u8) -> Word {
     ALERTS + Word::from(code)
 }
 
+/// Returns the word of a Close frame with this status (RFC 6455 section 7.4).
+pub(super) fn close(status: u16) -> Word {
+    let known = CLOSES.iter().find(|(first, _)| (*first..first + CLOSES_EACH).contains(&status));
+    known.map_or(CLOSE, |(first, at)| at + Word::from(status - first))
+}
+
 /// Returns the word of a RST_STREAM or GOAWAY frame with an error code, or `None` if the code is unknown.
 pub(super) fn code(kind: u8, code: u32) -> Option<Word> {
     let code = code as Word;
@@ -66,6 +81,13 @@ pub(super) fn name(word: Word) -> String {
         ALERTS..ANSWER => format!("alert {}", word - ALERTS),
         ANSWER => "an answer".into(),
         HANDSHAKE => "a handshake record".into(),
+        MESSAGE => "a message".into(),
+        PONG => "Pong".into(),
+        CLOSE => "Close".into(),
+        word if word > CLOSE => {
+            let (first, at) = CLOSES[usize::from(word >= CLOSES[1].1)];
+            format!("Close {}", usize::from(first) + word - at)
+        }
         status => status.to_string(),
     }
 }
@@ -231,6 +253,9 @@ mod tests {
             (Some(alert(40)), "alert 40"),
             (Some(alert(255)), "alert 255"),
             (Some(ANSWER), "an answer"),
+            (Some(close(1009)), "Close 1009"),
+            (Some(close(4001)), "Close 4001"),
+            (Some(close(1016)), "Close"),
         ] {
             assert_eq!(word.map(name).as_deref(), Some(expected));
         }
