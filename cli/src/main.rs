@@ -15,6 +15,7 @@ use highwire::{App, Files, StatusCode};
 use log::Log;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
 
 /// An HTTP server for people who count cores, kilobytes and milliseconds.
@@ -116,6 +117,27 @@ struct Serve {
     /// Ask each server every 5 seconds for this path, and send no requests to one that does not answer with 2xx or 3xx.
     #[arg(long, value_name = "PATH", requires = "proxy")]
     proxy_check: Option<String>,
+
+    /// The most seconds until the head of a response of another server; then the client gets 504.
+    #[arg(long, value_name = "SECONDS", default_value_t = 50, requires = "proxy")]
+    proxy_timeout: u64,
+
+    /// The most seconds until another server has accepted a connection.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "proxy")]
+    proxy_connect_timeout: u64,
+
+    /// Try another server if this one has answered nothing for so many seconds and the request may be sent again.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "proxy")]
+    proxy_patience: u64,
+
+    /// The most further attempts for one request.
+    #[arg(long, value_name = "NUMBER", default_value_t = 2, requires = "proxy")]
+    proxy_retries: usize,
+
+    /// Pass on paths with empty segments (//) and backslashes. A server that reads `//` as `/` may then serve what a rule of
+    /// this server protects: see docs/proxy.md.
+    #[arg(long, requires = "proxy")]
+    proxy_unusual_paths: bool,
 
     #[command(flatten)]
     running: Running,
@@ -289,7 +311,15 @@ impl Serve {
             if !path.starts_with('/') {
                 return Err(fail(&"the path must begin with a slash, as in /api=http://127.0.0.1:9000"));
             }
-            let mut proxy = Proxy::to(urls.split(',').map(str::trim)).map_err(|error| fail(&error))?;
+            let client = || {
+                Proxy::client()
+                    .head_timeout(Duration::from_secs(self.proxy_timeout))
+                    .connect_timeout(Duration::from_secs(self.proxy_connect_timeout))
+            };
+            let urls_of_it = urls.split(',').map(str::trim);
+            let mut proxy = Proxy::with_client(urls_of_it, client).map_err(|error| fail(&error))?;
+            proxy = proxy.patience(Duration::from_secs(self.proxy_patience)).retries(self.proxy_retries);
+            proxy = if self.proxy_unusual_paths { proxy.allow_unusual_paths() } else { proxy };
             proxy = proxy.balance(match self.proxy_balance {
                 ProxyBalance::RoundRobin => proxy::Balance::RoundRobin,
                 ProxyBalance::LeastPending => proxy::Balance::LeastPending,

@@ -11,10 +11,6 @@ use std::time::Duration;
 /// streams, all first windows together have half a megabyte.
 const FIRST_WINDOW: u32 = 4 * 1024;
 
-/// The time in which the response to a request of ours may come that nobody waits for any more, so that its connection can
-/// be used again. A peer that sends requests and leaves would otherwise cost a connection for each.
-const ABANDONED: Duration = Duration::from_millis(200);
-
 /// The timeouts in ticks and the limits that apply to a connection. A worker lends the server's rules to its
 /// connections, and to a connection that we have opened those of its client.
 #[derive(Clone, Debug)]
@@ -92,7 +88,6 @@ impl Rules {
             idle: timeouts.idle,
             tunnel: timeouts.tunnel,
             handler: Duration::ZERO,
-            disconnect: ABANDONED,
             ..Timeouts::default()
         };
         debug_assert_eq!(deadline::ticks(timeouts.handler), NEVER);

@@ -1,13 +1,13 @@
 //! Bodies that are received: the queue between a connection and the reader, and the reader's end.
 
 use super::{BodyError, Pulled, Transform, cost, lend};
-use crate::exchange::INCOMING_BYTES;
+use crate::exchange::most_incoming;
 use crate::memory;
 use crate::queue::Queue;
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use http::{HeaderName, HeaderValue};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -87,6 +87,49 @@ struct Joined {
     resident: usize,
 }
 
+thread_local! {
+    static HELD_IN_ALL: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Returns the number of bytes that all queues of this thread hold.
+pub(crate) fn held_in_all() -> usize {
+    HELD_IN_ALL.get()
+}
+
+/// The number of bytes that a queue holds. It is part of the sum over the thread.
+#[derive(Debug, Default)]
+pub(crate) struct HeldBytes(usize);
+
+impl HeldBytes {
+    pub(crate) fn get(&self) -> usize {
+        self.0
+    }
+
+    fn set(&mut self, bytes: usize) {
+        // Fails if the thread ends.
+        let _ = HELD_IN_ALL.try_with(|all| all.set((all.get() + bytes).saturating_sub(self.0)));
+        self.0 = bytes;
+    }
+}
+
+impl std::ops::AddAssign<usize> for HeldBytes {
+    fn add_assign(&mut self, bytes: usize) {
+        self.set(self.0 + bytes);
+    }
+}
+
+impl std::ops::SubAssign<usize> for HeldBytes {
+    fn sub_assign(&mut self, bytes: usize) {
+        self.set(self.0 - bytes);
+    }
+}
+
+impl Drop for HeldBytes {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 /// The queue between a connection and the reader of a body: the waiting parts, and the result of the body when it has
 /// ended.
 #[derive(Debug, Default)]
@@ -97,7 +140,7 @@ pub struct BodyQueue {
     /// The number of bytes in `parts`.
     pub(crate) bytes: usize,
     /// The number of bytes that the queue costs: `bytes`, [`PART_BYTES`] for each part, and the trailers.
-    pub(crate) held: usize,
+    pub(crate) held: HeldBytes,
     end: Option<Result<(), BodyError>>,
     trailers: Vec<(HeaderName, HeaderValue)>,
     reader: Option<Waker>,
@@ -126,7 +169,7 @@ impl BodyQueue {
         if !self.connection.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             self.connection = Some(cx.waker().clone());
         }
-        self.paused = self.is_full(INCOMING_BYTES);
+        self.paused = self.is_full(most_incoming());
         if self.paused { Poll::Pending } else { Poll::Ready(true) }
     }
 
@@ -145,7 +188,8 @@ impl BodyQueue {
         match &mut self.whole {
             None => {
                 self.bytes += bytes.len();
-                self.held += self.parts.push(bytes);
+                let grown = self.parts.push(bytes);
+                self.held += grown;
             }
             Some(whole) => {
                 self.held -= cost(&whole.bytes, whole.resident);
@@ -182,7 +226,8 @@ impl BodyQueue {
         while let Some(part) = self.parts.pop() {
             bytes.extend_from_slice(&part);
         }
-        (self.bytes, self.held) = (0, self.trailers_held() + cost(&bytes, 0));
+        self.bytes = 0;
+        self.held.set(self.trailers_held() + cost(&bytes, 0));
         self.whole = Some(Box::new(Joined { bytes, limit, lent: 0, resident: 0 }));
         if self.paused {
             self.connection.iter().for_each(Waker::wake_by_ref);
@@ -195,7 +240,7 @@ impl BodyQueue {
         let before = cost(&whole.bytes, whole.resident);
         let (buffer, room) = lend(&mut whole.bytes, left, is_paused, &mut whole.resident)?;
         whole.lent = (buffer.len() + room).max(whole.resident);
-        self.held = self.held - before + whole.lent;
+        self.held.set(self.held.get() - before + whole.lent);
         Some((buffer, room))
     }
 
@@ -207,7 +252,7 @@ impl BodyQueue {
     /// Takes back a lent buffer.
     pub(crate) fn take_back(&mut self, buffer: Vec<u8>) {
         let Some(whole) = &mut self.whole else { return };
-        self.held = self.held - std::mem::take(&mut whole.lent) + cost(&buffer, whole.resident);
+        self.held.set(self.held.get() - std::mem::take(&mut whole.lent) + cost(&buffer, whole.resident));
         whole.bytes = buffer;
         if whole.bytes.len() > whole.limit {
             self.wake();
@@ -218,7 +263,7 @@ impl BodyQueue {
     /// to ask for it.
     pub(crate) fn is_full(&self, most: usize) -> bool {
         match &self.whole {
-            None => self.held >= most || (self.awaits_reader && !self.abandoned),
+            None => self.held.get() >= most || (self.awaits_reader && !self.abandoned),
             Some(whole) => whole.bytes.len() > whole.limit,
         }
     }
@@ -239,7 +284,8 @@ impl BodyQueue {
         if self.end.is_none() {
             self.end = Some(end);
             self.trailers = trailers;
-            self.held += self.trailers_held();
+            let held = self.trailers_held();
+            self.held += held;
             self.wake();
         }
     }
@@ -316,7 +362,9 @@ impl Body {
             && incoming.end == Some(Ok(()))
             && let Some(only) = incoming.parts.pop_only()
         {
-            (incoming.bytes, incoming.held) = (0, incoming.trailers_held());
+            let held = incoming.trailers_held();
+            incoming.bytes = 0;
+            incoming.held.set(held);
             return Poll::Ready(if only.len() > limit { Err(BodyError::TooLarge) } else { Ok(Whole::Bytes(only)) });
         }
         incoming.join(limit);
@@ -327,7 +375,8 @@ impl Body {
         match incoming.end {
             Some(Ok(())) => {
                 let bytes = std::mem::take(&mut whole.bytes);
-                incoming.held = incoming.trailers_held();
+                let held = incoming.trailers_held();
+                incoming.held.set(held);
                 Poll::Ready(Ok(Whole::Buffer(bytes)))
             }
             Some(Err(error)) => Poll::Ready(Err(error)),
@@ -485,7 +534,8 @@ impl Drop for Body {
         let mut incoming = self.incoming.borrow_mut();
         incoming.abandoned = true;
         (incoming.parts, incoming.whole) = (Parts::default(), None);
-        (incoming.bytes, incoming.held) = (0, 0);
+        incoming.bytes = 0;
+        incoming.held.set(0);
         if let Some(connection) = &incoming.connection {
             connection.wake_by_ref();
         }

@@ -37,8 +37,6 @@ pub(crate) struct Link {
     is_closed: Cell<bool>,
     /// True if the connection shall close as soon as it has no request.
     retires: Cell<bool>,
-    /// True if the origin counts the connection as one that receives a response for which nobody waits.
-    is_abandoned: Cell<bool>,
     /// The number of ticks for which the connection may be idle: as long as the client permits, or the server says.
     pub(crate) idle: Cell<u32>,
     /// Wakes the connection.
@@ -82,7 +80,6 @@ impl Link {
             is_http2: Cell::default(),
             is_closed: Cell::default(),
             retires: Cell::default(),
-            is_abandoned: Cell::default(),
             task: RefCell::default(),
             opening: RefCell::new(Some(Box::new(opening))),
         })
@@ -184,9 +181,6 @@ impl Link {
     /// wait to be begun.
     pub(crate) fn update(self: &Rc<Self>, is_idle: bool, most: usize) {
         self.is_idle.set(is_idle);
-        if is_idle {
-            self.end_abandoned();
-        }
         if self.is_closed.get() {
             return;
         }
@@ -209,23 +203,6 @@ impl Link {
             && let Some(origin) = self.origin.upgrade()
         {
             origin.has_room(self);
-        }
-    }
-
-    /// Returns true if the connection may receive a response for which nobody waits any more, to be used again.
-    pub(crate) fn may_abandon(&self) -> bool {
-        if !self.is_abandoned.get() {
-            self.is_abandoned.set(self.origin.upgrade().is_some_and(|origin| origin.abandon()));
-        }
-        self.is_abandoned.get()
-    }
-
-    /// Records that the connection receives no such response.
-    fn end_abandoned(&self) {
-        if self.is_abandoned.take()
-            && let Some(origin) = self.origin.upgrade()
-        {
-            origin.end_abandoned();
         }
     }
 
@@ -259,7 +236,6 @@ impl Link {
             return;
         }
         self.room.set(0);
-        self.end_abandoned();
         if let Some(opening) = self.opening.take() {
             let Opening { ready, reason, .. } = *opening;
             if let Some(ready) = ready {

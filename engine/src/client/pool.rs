@@ -79,7 +79,6 @@ impl Pool {
             free: RefCell::default(),
             waiting: RefCell::default(),
             wanted: Rc::default(),
-            abandoned: Cell::default(),
         });
         self.shared.origins.borrow_mut().insert(key.into(), origin.clone());
         origin
@@ -126,12 +125,7 @@ pub struct Origin {
     waiting: RefCell<VecDeque<Rc<Asking>>>,
     /// The number of those that still wait.
     wanted: Rc<Cell<usize>>,
-    /// The number of HTTP/1 connections that receive a response for which nobody waits any more.
-    abandoned: Cell<usize>,
 }
-
-/// The most HTTP/1 connections to an origin that receive a response for which nobody waits, to be used again. Others end.
-const ABANDONED: usize = 16;
 
 /// The number of connections to one origin that may be opened at the same time while it has fewer than this. Otherwise as
 /// many as it has may be opened, so that their number can double in the time that it takes to open one. A client that asks
@@ -163,18 +157,6 @@ impl Origin {
     /// Returns true if the origin belongs to its pool. The pool removes an origin that has no connections and no requests.
     pub fn is_alive(&self) -> bool {
         !self.is_removed.get()
-    }
-
-    /// Counts a connection that receives a response for which nobody waits any more. Returns false if there are enough.
-    pub(super) fn abandon(&self) -> bool {
-        let may = self.abandoned.get() < ABANDONED;
-        self.abandoned.set(self.abandoned.get() + usize::from(may));
-        may
-    }
-
-    /// No longer counts such a connection.
-    pub(super) fn end_abandoned(&self) {
-        self.abandoned.set(self.abandoned.get() - 1);
     }
 
     /// Returns true if requests wait for a connection.

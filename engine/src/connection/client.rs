@@ -140,8 +140,7 @@ impl Connection {
         }
         self.recycle_exchange();
         if let Some(exchange) = &self.exchange {
-            let may_wait = || !exchange.outgoing.is_streaming() && !self.transport.blocked && link.may_abandon();
-            if exchange.is_unwanted() && !may_wait() {
+            if exchange.is_unwanted() {
                 self.abort(worker, out);
             } else if exchange.incoming.is_let_go() {
                 self.finish_body(worker, out);
@@ -240,7 +239,7 @@ impl Connection {
             Phase::Body => self.end_with(Abort::BodyTooSlow, worker, out),
             Phase::Tunnel => return self.end_idle_tunnel(worker, out),
             Phase::Write => self.end_with(Abort::WriteTooSlow, worker, out),
-            Phase::Closing | Phase::Disconnected => return self.abort(worker, out),
+            Phase::Closing => return self.abort(worker, out),
             Phase::Linger => return self.close(worker, out),
             _ => {}
         }
@@ -263,8 +262,6 @@ impl Connection {
             Phase::Tunnel
         } else if exchange.incoming.is_streaming() && !exchange.incoming.is_full() {
             Phase::Body
-        } else if exchange.is_unwanted() {
-            Phase::Disconnected
         } else if exchange.asking().is_some() && !exchange.outgoing.is_streaming() {
             Phase::Head
         } else {

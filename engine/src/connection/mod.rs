@@ -28,7 +28,7 @@ use self::http2::streams::Http2;
 use self::out::Out;
 use self::phase::Phase;
 use self::transport::Transport;
-use crate::exchange::{Exchange, Intake, Tunnel};
+use crate::exchange::{Exchange, Intake, Tunnel, most_incoming};
 use crate::raw::{Raw, RawStream};
 use crate::service::Service;
 use crate::worker::WorkerContext;
@@ -365,7 +365,9 @@ impl Connection {
     /// Returns the number of unread bytes at which receiving stops. It is a quarter of [`UNREAD_BYTES`] if an earlier
     /// turn has left work, because the unread bytes may then keep the worker busy for many turns.
     fn most_unread(&self) -> usize {
-        if self.transport.work.is_unfinished() { UNREAD_BYTES / 4 } else { UNREAD_BYTES }
+        // A connection to a server has one response at a time, whose body waits for its reader besides.
+        let most = if self.transport.link.is_some() { most_incoming() } else { UNREAD_BYTES };
+        if self.transport.work.is_unfinished() { most.min(UNREAD_BYTES / 4) } else { most }
     }
 
     /// Resumes receiving if it is paused and no reason for the pause is left, or receives the next bytes into the memory

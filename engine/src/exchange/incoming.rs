@@ -1,7 +1,7 @@
 //! The incoming half of an exchange: the peer's message. On a server it is the request; on a client, the response.
 
 use super::state::{State, Step};
-use crate::body::{Body, BodyError, BodyQueue, cost, lend};
+use crate::body::{Body, BodyError, BodyQueue, cost, held_in_all, lend};
 use crate::request::BodyUse;
 use highwire_proto::Head;
 use http::{HeaderName, HeaderValue};
@@ -12,6 +12,16 @@ use std::task::Waker;
 /// The number of waiting bytes of a body at which the engine stops receiving more of the body until its reader takes
 /// some.
 pub(crate) const INCOMING_BYTES: usize = 64 * 1024;
+
+/// The same while the bodies of all requests and responses of the thread hold more than [`HELD_BYTES`]. Peers that do not
+/// read can make many bodies wait: those that are passed on wait here until the receiver takes them.
+const INCOMING_BYTES_TIGHT: usize = 8 * 1024;
+const HELD_BYTES: usize = 8 * 1024 * 1024;
+
+/// Returns the number of bytes that may wait for the reader of a body before its peer must wait.
+pub(crate) fn most_incoming() -> usize {
+    if held_in_all() > HELD_BYTES { INCOMING_BYTES_TIGHT } else { INCOMING_BYTES }
+}
 
 /// The peer's message.
 pub(crate) struct Incoming {
@@ -185,7 +195,7 @@ impl Incoming {
     pub(crate) fn is_full(&self) -> bool {
         let Some(parts) = &self.parts else { return false };
         let mut parts = parts.borrow_mut();
-        parts.paused = parts.is_full(INCOMING_BYTES) && !parts.is_finished();
+        parts.paused = parts.is_full(most_incoming()) && !parts.is_finished();
         parts.paused
     }
 
@@ -211,7 +221,7 @@ impl Incoming {
         self.whole
             .as_ref()
             .map_or(0, |whole| whole.lent.max(cost(&whole.body, whole.resident)) + whole.window.capacity())
-            + self.parts.as_ref().map_or(0, |parts| parts.borrow().held)
+            + self.parts.as_ref().map_or(0, |parts| parts.borrow().held.get())
     }
 }
 

@@ -16,7 +16,7 @@ mod outgoing;
 mod state;
 mod tunnel;
 
-pub(super) use incoming::{Collect, INCOMING_BYTES, Incoming, Intake};
+pub(super) use incoming::{Collect, INCOMING_BYTES, Incoming, Intake, most_incoming};
 pub(super) use outgoing::Outgoing;
 pub(super) use tunnel::Tunnel;
 
@@ -220,9 +220,11 @@ impl Exchange {
         }
     }
 
-    /// Ends the exchange because its connection or stream ends without a response, and writes its line in the access log.
+    /// Ends the exchange because its connection or stream ends. If the handler has not answered, writes a line in the access
+    /// log.
     pub(crate) fn lose(&mut self, worker: &mut WorkerContext<impl Service>) {
-        if let Some(line) = self.take_log() {
+        let is_received = !self.incoming.is_streaming() && !self.incoming.is_collecting();
+        if let Some(line) = self.take_log().filter(|_| self.awaits_answer() && is_received) {
             log_lost(&line, worker);
         }
         self.give_up(BodyError::CutShort, worker);

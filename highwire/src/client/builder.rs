@@ -190,6 +190,11 @@ impl ClientBuilder {
         self.with_settings(|settings| settings.timeouts = timeouts)
     }
 
+    /// Sets the time from the end of a request to the end of the response's head; see [`Timeouts::head`].
+    pub fn head_timeout(self, timeout: Duration) -> ClientBuilder {
+        self.with_settings(|settings| settings.timeouts.head = timeout)
+    }
+
     /// Sets the limits of connections and waiting requests, for each worker.
     pub fn bounds(self, bounds: Bounds) -> ClientBuilder {
         self.with_settings(|settings| settings.bounds = bounds)

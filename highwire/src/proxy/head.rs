@@ -186,6 +186,11 @@ impl Incoming {
         is_idempotent(&self.method)
     }
 
+    /// Returns true if the request opens a WebSocket over HTTP/2 (RFC 8441).
+    pub(super) fn is_http2_websocket(&self) -> bool {
+        self.head.protocol.of(&self.window).eq_ignore_ascii_case(b"websocket")
+    }
+
     /// Returns true if the request came over HTTP/2.
     pub(super) fn is_http2(&self) -> bool {
         self.version == http::Version::HTTP_2

@@ -35,6 +35,7 @@
 //! middle of a response, the response to the client is cut, too. `docs/proxy.md` says what happens to an upstream that
 //! fails.
 
+mod frames;
 mod head;
 mod relay;
 mod start;
@@ -115,16 +116,19 @@ impl Proxy {
     /// # Errors
     /// Returns an error if a URL is invalid or there is none.
     pub fn to<U: AsRef<str>>(upstreams: impl IntoIterator<Item = U>) -> Result<Proxy, Error> {
-        Proxy::with_client(upstreams, || {
-            let bounds = Bounds { connections: CONNECTIONS, connections_in_all: CONNECTIONS, ..Bounds::default() };
-            Client::builder().timeouts(Timeouts { head: HEAD, ..Timeouts::default() }).bounds(bounds)
-        })
+        Proxy::with_client(upstreams, Proxy::client)
+    }
+
+    /// Returns the builder of the client of [`Proxy::to`], for [`with_client`](Self::with_client).
+    pub fn client() -> ClientBuilder {
+        let bounds = Bounds { connections: CONNECTIONS, connections_in_all: CONNECTIONS, ..Bounds::default() };
+        Client::builder().timeouts(Timeouts { head: HEAD, ..Timeouts::default() }).bounds(bounds)
     }
 
     /// Creates a proxy whose client has other settings, such as TLS, bounds, time limits, a unix socket or the version of
     /// HTTP. `builder` is called twice, because requests that propose another protocol go over HTTP/1.1. Settings of whole
-    /// requests have no effect: `timeout`, `redirects`, `retries`, default fields, middleware, decompression. The defaults
-    /// are those of a client, not those of [`Proxy::to`].
+    /// requests have no effect: `timeout`, `redirects`, `retries`, default fields, middleware, decompression. Begin with
+    /// [`Proxy::client`] to keep the other settings of [`Proxy::to`].
     ///
     /// # Errors
     /// Returns an error if a URL or a setting is invalid or there is no upstream.

@@ -1,5 +1,6 @@
 //! Passes bodies, responses and the bytes of other protocols on.
 
+use super::frames::{Frames, GOING_AWAY};
 use super::head::{Incoming, has_valid_length, is_of_connection, response_fields};
 use super::streamed;
 use super::upstreams::Chosen;
@@ -116,8 +117,10 @@ pub(super) fn response(mut answer: Answer, incoming: &Incoming, chosen: Chosen, 
             {
                 response.own_headers().push((http::header::UPGRADE, protocol));
             }
+            let is_websocket =
+                protocol.trim_ascii().eq_ignore_ascii_case(b"websocket") || incoming.is_http2_websocket();
             let switch = Switch::new(move |client| async move {
-                join(client, upstream).await;
+                join(client, upstream, is_websocket).await;
                 drop(chosen);
             });
             Content::Switch(Box::new(switch))
@@ -126,11 +129,14 @@ pub(super) fn response(mut answer: Answer, incoming: &Incoming, chosen: Chosen, 
     response
 }
 
-/// Copies the bytes of two streams to each other until both have ended.
-async fn join(client: RawStream, upstream: RawStream) {
+/// Copies the bytes of two streams to each other until both have ended. When this server stops, a WebSocket client gets a
+/// Close frame between two frames of the upstream; its answer ends the upstream's side.
+async fn join(client: RawStream, upstream: RawStream, is_websocket: bool) {
     let ((from_client, to_client), (from_upstream, to_upstream)) = (client.split(), upstream.split());
     let mut there = pin!(copy(from_client, to_upstream));
-    let mut back = pin!(copy(from_upstream, to_client));
+    let mut back = pin!(async {
+        if is_websocket { copy_frames(from_upstream, to_client).await } else { copy(from_upstream, to_client).await }
+    });
     let (mut is_there, mut is_back) = (false, false);
     poll_fn(|cx| {
         is_there = is_there || there.as_mut().poll(cx).is_ready();
@@ -138,6 +144,28 @@ async fn join(client: RawStream, upstream: RawStream) {
         if is_there && is_back { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
+}
+
+/// Copies the frames of a WebSocket until their end, as fast as they are taken, or until this server stops.
+async fn copy_frames(mut from: RawReader, mut to: RawWriter) {
+    let (mut frames, mut stops) = (Frames::default(), false);
+    loop {
+        match from.read().await {
+            Ok(Some(bytes)) => {
+                let passed = frames.pass(&bytes, stops);
+                if to.write(bytes.slice(..passed)).await.is_err() {
+                    return;
+                }
+            }
+            Ok(None) if from.ended() == Some(Ended::Draining) => stops = true,
+            _ => return,
+        }
+        if stops && frames.is_between() {
+            // Fails if the client is gone.
+            let _ = to.write(GOING_AWAY).await;
+            return;
+        }
+    }
 }
 
 /// Copies bytes until their end, as fast as they are taken.

@@ -61,6 +61,8 @@ pub struct FieldWriter<'o> {
     pub(super) error: Option<Error>,
     /// True if an Upgrade field was written, which Connection must list (RFC 9110 section 7.8).
     pub(super) upgrade: bool,
+    /// True if a TE field was written, which Connection must list (RFC 9110 section 10.1.4).
+    pub(super) te: bool,
 }
 
 impl FieldWriter<'_> {
@@ -82,6 +84,7 @@ impl FieldWriter<'_> {
     #[inline]
     pub fn trusted_field(&mut self, name: &[u8], value: &[u8]) {
         self.upgrade |= Known::from_name(name) == Known::Upgrade;
+        self.te |= name.len() == 2 && name.eq_ignore_ascii_case(b"te");
         self.out.extend_from_slice(name);
         self.out.extend_from_slice(b": ");
         self.out.extend_from_slice(value);
@@ -139,7 +142,7 @@ mod tests {
             ("connection", "close", Error::ReservedField),
         ] {
             let mut out = Vec::new();
-            let mut writer = FieldWriter { out: &mut out, error: None, upgrade: false };
+            let mut writer = FieldWriter { out: &mut out, error: None, upgrade: false, te: false };
             writer.field(name.as_bytes(), value.as_bytes());
             assert_eq!(writer.error, Some(error), "{name}: {value}");
         }

@@ -118,7 +118,7 @@ impl Connection {
         let (keep_alive, version) = (self.keep_alive && outgoing != Outgoing::UntilClose, self.version);
         write_head(out, |out| {
             write_status(response.status, response.reason, out)?;
-            let upgrade = write_fields(out, fields)?;
+            let (upgrade, _) = write_fields(out, fields)?;
             match response.length {
                 _ if response.status == 204 => {}
                 Length::Empty if bodiless => {}
@@ -215,7 +215,7 @@ impl Connection {
             out.push(b' ');
             out.extend_from_slice(request.target.as_bytes());
             out.extend_from_slice(if is_old { b" HTTP/1.0\r\n" } else { b" HTTP/1.1\r\n" });
-            write_fields(out, fields)?;
+            let (_, te) = write_fields(out, fields)?;
             match request.length {
                 // RFC 9110 section 8.6: a request with one of these methods and no body should have Content-Length: 0.
                 Length::Empty if matches!(self.method, Method::Post | Method::Put | Method::Patch) => {
@@ -224,6 +224,9 @@ impl Connection {
                 Length::Empty => {}
                 Length::Exact(length) => encode::number_field(b"Content-Length: ", length, out),
                 Length::Unknown => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+            }
+            if te && !is_old {
+                out.extend_from_slice(b"Connection: TE\r\n");
             }
             match (request.upgrade && self.method != Method::Connect, request.keep_alive) {
                 (true, _) => out.extend_from_slice(b"Connection: upgrade\r\n"),
@@ -340,10 +343,10 @@ fn write_status(status: u16, reason: Option<&str>, out: &mut Vec<u8>) -> Result<
     }
 }
 
-/// Writes the caller's fields. Returns true if Upgrade is among them.
+/// Writes the caller's fields. Returns true for Upgrade and for TE if they are among them.
 #[inline(always)]
-fn write_fields(out: &mut Vec<u8>, fields: impl FnOnce(&mut FieldWriter<'_>)) -> Result<bool, Error> {
-    let mut writer = FieldWriter { out, error: None, upgrade: false };
+fn write_fields(out: &mut Vec<u8>, fields: impl FnOnce(&mut FieldWriter<'_>)) -> Result<(bool, bool), Error> {
+    let mut writer = FieldWriter { out, error: None, upgrade: false, te: false };
     fields(&mut writer);
-    writer.error.map_or(Ok(writer.upgrade), Err)
+    writer.error.map_or(Ok((writer.upgrade, writer.te)), Err)
 }

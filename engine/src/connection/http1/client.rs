@@ -11,7 +11,7 @@ use crate::exchange::carrier::Carrier;
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_proto::{Version, h1};
-use http::{Method, header};
+use http::Method;
 use std::rc::Rc;
 
 impl Connection {
@@ -44,10 +44,6 @@ impl Connection {
                     writer.field(b"Upgrade", protocol.as_bytes());
                 }
                 write_fields(writer, &request.fields);
-                if request.fields.iter().any(|(name, _)| *name == header::TE) {
-                    // The field concerns this connection (RFC 9110 section 10.1.4).
-                    writer.field(b"Connection", b"TE");
-                }
             },
         );
         drop(request);

@@ -23,7 +23,7 @@ use crate::connection::work::{self, Timing};
 use crate::deadline::TICKS_A_SECOND;
 use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
-use crate::exchange::{INCOMING_BYTES, Waits};
+use crate::exchange::{Waits, most_incoming};
 use crate::quiet;
 use crate::request::BodyUse;
 use crate::service::Service;
@@ -280,7 +280,7 @@ impl Transport {
     }
 
     /// Lets the peer send as many more bytes as the handler or the tunnel's task has taken, if fewer than
-    /// [`INCOMING_BYTES`] still wait to be taken.
+    /// [`most_incoming`] still wait to be taken.
     pub(in crate::connection) fn credit_http2(
         &mut self,
         http2: &mut Http2,
@@ -293,7 +293,7 @@ impl Transport {
         let Some(active) = http2.get(stream) else { return };
         let Some(waiting) = active.untaken() else { return };
         let taken = active.given.saturating_sub(waiting);
-        if taken > 0 && waiting < INCOMING_BYTES {
+        if taken > 0 && waiting < most_incoming() {
             active.given -= taken;
             let waits = active.waits == Waits::Handler || (active.waits == Waits::Body && was_closed);
             let is_incoming = active.is_asked || !active.is_answered();
