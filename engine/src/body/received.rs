@@ -91,12 +91,12 @@ thread_local! {
     static HELD_IN_ALL: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Returns the number of bytes that all queues of this thread hold.
+/// Returns the number of bytes that wait on this thread: in all queues, and for the windows of all HTTP/2 connections.
 pub(crate) fn held_in_all() -> usize {
     HELD_IN_ALL.get()
 }
 
-/// The number of bytes that a queue holds. It is part of the sum over the thread.
+/// The number of bytes that wait in a queue, or for the windows of a connection. It is part of the sum over the thread.
 #[derive(Debug, Default)]
 pub(crate) struct HeldBytes(usize);
 
@@ -105,7 +105,7 @@ impl HeldBytes {
         self.0
     }
 
-    fn set(&mut self, bytes: usize) {
+    pub(crate) fn set(&mut self, bytes: usize) {
         // Fails if the thread ends.
         let _ = HELD_IN_ALL.try_with(|all| all.set((all.get() + bytes).saturating_sub(self.0)));
         self.0 = bytes;
@@ -171,6 +171,11 @@ impl BodyQueue {
         }
         self.paused = self.is_full(most_incoming());
         if self.paused { Poll::Pending } else { Poll::Ready(true) }
+    }
+
+    /// Returns true if the reader takes the body as a whole.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole.is_some()
     }
 
     /// Returns the number of bytes that wait for the reader.

@@ -351,7 +351,7 @@ impl Connection {
         let most = self.most_unread();
         if self.transport.unread.len() + bytes.len() > self.transport.unread.capacity().max(most) {
             // Receiving pauses at `most` bytes, so a fixed step is enough; doubling the buffer would waste memory.
-            self.transport.unread.reserve_exact(bytes.len().max(WINDOW_BYTES * 8));
+            self.transport.unread.reserve_exact(bytes.len().max((WINDOW_BYTES * 8).min(most / 2)));
         }
         self.transport.unread.extend_from_slice(bytes);
         if self.transport.unread.len() >= most {

@@ -45,6 +45,7 @@ pub use self::head::Forwarding;
 pub use self::upstreams::{Balance, HealthCheck};
 
 use self::head::Incoming;
+use self::start::Started;
 use self::upstreams::{Chosen, Upstreams};
 use crate::client::{Bounds, Client, ClientBuilder, Error, OnInterim, Timeouts};
 use crate::handler::private::IntoRoute;
@@ -293,8 +294,8 @@ impl Shared {
             let failure = match self.attempt(&incoming, &chosen, request, on_interim.as_ref(), has_another).await {
                 Ok(answer) => {
                     chosen.answered();
-                    started.iter().for_each(|started| started.answered());
-                    return relay::response(*answer, &incoming, chosen, &self.prefix);
+                    let untaken = started.as_ref().map(Started::answered);
+                    return relay::response(*answer, &incoming, chosen, untaken, &self.prefix);
                 }
                 Err((failure, again)) => {
                     chosen.failed(&failure);

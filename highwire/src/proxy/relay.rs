@@ -2,6 +2,7 @@
 
 use super::frames::{Frames, GOING_AWAY};
 use super::head::{Incoming, has_valid_length, is_of_connection, response_fields};
+use super::start::Untaken;
 use super::streamed;
 use super::upstreams::Chosen;
 use crate::client::OnInterim;
@@ -30,12 +31,19 @@ struct Passing {
     _chosen: Option<Chosen>,
     /// Ends an event stream when this server stops. The page then connects again.
     stopping: Option<Stopping>,
+    /// The client's request for this answer, until it has taken the first part.
+    untaken: Option<Untaken>,
 }
 
 impl Stream for Passing {
     type Item = Result<Bytes, BodyError>;
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let next = Pin::new(&mut self.body).poll_next(cx);
+        if let Some(untaken) = &mut self.untaken
+            && untaken.is_over(next.is_ready(), cx)
+        {
+            self.untaken = None;
+        }
         if next.is_pending()
             && let Some(stopping) = &mut self.stopping
             && Pin::new(stopping).poll(cx).is_ready()
@@ -51,14 +59,20 @@ impl Stream for Passing {
 
 /// Returns a received body as one to send.
 pub(super) fn body(body: Body, length: Option<u64>) -> Content {
-    passing(body, length, None, false)
+    passing(body, length, None, None, false)
 }
 
 /// Returns a body that is passed on. One that is endless ends when this server stops.
-fn passing(body: Body, length: Option<u64>, chosen: Option<Chosen>, is_endless: bool) -> Content {
+fn passing(
+    body: Body,
+    length: Option<u64>,
+    chosen: Option<Chosen>,
+    untaken: Option<Untaken>,
+    is_endless: bool,
+) -> Content {
     let trailers = Rc::new(RefCell::default());
     let stopping = is_endless.then(stopping);
-    let passing = Passing { body, trailers: trailers.clone(), _chosen: chosen, stopping };
+    let passing = Passing { body, trailers: trailers.clone(), _chosen: chosen, stopping, untaken };
     // A body with a length has no trailers over HTTP/1.
     streamed(length, BodyStream::new(passing), Some(Box::new(move || trailers.take())))
 }
@@ -75,7 +89,13 @@ pub(super) fn interim(interims: InterimResponses) -> OnInterim {
 }
 
 /// Returns an upstream's answer as the response to the client.
-pub(super) fn response(mut answer: Answer, incoming: &Incoming, chosen: Chosen, prefix: &str) -> Response {
+pub(super) fn response(
+    mut answer: Answer,
+    incoming: &Incoming,
+    chosen: Chosen,
+    untaken: Option<Untaken>,
+    prefix: &str,
+) -> Response {
     if !has_valid_length(&answer) {
         let text = "the length of the response of the server behind this one is malformed\n";
         return Response::error(StatusCode::BAD_GATEWAY, text);
@@ -101,7 +121,7 @@ pub(super) fn response(mut answer: Answer, incoming: &Incoming, chosen: Chosen, 
             let length = if let Length::Exact(length) = answer.head.length { Some(length) } else { None };
             let media_type = answer.head.field(&answer.window, b"content-type").unwrap_or_default();
             let is_endless = length.is_none() && media_type.to_ascii_lowercase().starts_with(b"text/event-stream");
-            passing(body, length, Some(chosen), is_endless)
+            passing(body, length, Some(chosen), untaken, is_endless)
         }
         AnswerBody::Tunnel(upstream) => {
             let protocol = answer.head.field(&answer.window, b"upgrade").unwrap_or_default();

@@ -1,21 +1,33 @@
 //! The slow start of HTTP/2 connections: how many of their requests may be at upstreams at the same time.
 //!
 //! A client can send a hundred requests in a few kilobytes and leave. Each of them costs an upstream, and perhaps a
-//! connection. A new connection therefore begins with few requests, and may have more with each answer, so that a page with
-//! a hundred parts loads as before. Until the first answer, each request waits for a few turns of the worker, which see
+//! connection. A new connection therefore begins with few requests, and may have more with each answer that it takes, so
+//! that a page with a hundred parts loads as before. Until the first answer, each request waits for a few turns of the worker, which see
 //! whether the client has left already.
+//!
+//! A client can also ask for a hundred long answers and read none of them. Then each answer occupies memory here. So a
+//! connection begins no request while it takes nothing of [`UNTAKEN`] answers.
 
 use highwire_engine::context;
+use highwire_engine::time::{Sleep, sleep};
 use highwire_io::SocketId;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::rc::{Rc, Weak};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// The number of requests with which a connection begins, and by how many each answer raises it.
 const FIRST: u32 = 8;
 const MORE: u32 = 2;
+
+/// The number of answers that may wait until the client takes the first part of their bodies.
+const UNTAKEN: u32 = 8;
+
+/// The time after which an answer without a first part, such as an event stream, no longer counts.
+const SILENCE: Duration = Duration::from_millis(50);
 
 /// The number of turns of the worker that a request waits before the first answer. They take no time while the worker is
 /// idle.
@@ -33,6 +45,7 @@ struct Start {
     all: Rc<RefCell<HashMap<SocketId, Weak<Start>>>>,
     running: Cell<u32>,
     most: Cell<u32>,
+    untaken: Cell<u32>,
     waiting: RefCell<VecDeque<Rc<Ticket>>>,
 }
 
@@ -48,13 +61,22 @@ pub(super) struct Started {
     start: Rc<Start>,
 }
 
+/// An answer of which the client has taken nothing.
+pub(super) struct Untaken {
+    start: Rc<Start>,
+    /// True if a part has been given, which the client has taken when the next one is asked for.
+    has_given: bool,
+    /// Ends when the upstream has been silent for [`SILENCE`].
+    silence: Option<Sleep>,
+}
+
 impl Starts {
     /// Waits until a request of a connection may be sent to an upstream.
     pub(super) async fn enter(&self, id: SocketId) -> Started {
         let known = self.connections.borrow().get(&id).and_then(Weak::upgrade);
         let start = known.unwrap_or_else(|| {
-            let (all, running, most) = (self.connections.clone(), Cell::new(0), Cell::new(FIRST));
-            let start = Rc::new(Start { id, all, running, most, waiting: RefCell::default() });
+            let (all, most, waiting) = (self.connections.clone(), Cell::new(FIRST), RefCell::default());
+            let start = Rc::new(Start { id, all, running: Cell::new(0), most, untaken: Cell::new(0), waiting });
             self.connections.borrow_mut().insert(id, Rc::downgrade(&start));
             start
         });
@@ -66,8 +88,9 @@ impl Starts {
                 context::wake_next_turn(cx.waker());
                 return Poll::Pending;
             }
-            if start.running.get() < start.most.get() {
+            if start.has_room() {
                 start.running.set(start.running.get() + 1);
+                start.wake_next();
                 return Poll::Ready(());
             }
             // One that was woken although another request was faster waits anew.
@@ -87,10 +110,11 @@ impl Starts {
 }
 
 impl Started {
-    /// Records that an upstream has answered the request.
-    pub(super) fn answered(&self) {
-        self.start.most.set(self.start.most.get().saturating_add(MORE));
-        (0..MORE).for_each(|_| self.start.wake_next());
+    /// Records that an upstream has answered the request. The result is dropped when the client has taken the first part of
+    /// the answer's body.
+    pub(super) fn answered(&self) -> Untaken {
+        self.start.untaken.set(self.start.untaken.get() + 1);
+        Untaken { start: self.start.clone(), has_given: false, silence: None }
     }
 }
 
@@ -101,9 +125,34 @@ impl Drop for Started {
     }
 }
 
+impl Untaken {
+    /// Returns true if the answer no longer counts: the client asks for more after the first part, or there is none yet.
+    /// `is_ready` is true if a part is given now, or the body ends.
+    pub(super) fn is_over(&mut self, is_ready: bool, cx: &mut Context<'_>) -> bool {
+        if self.has_given {
+            return true;
+        }
+        self.has_given = is_ready;
+        !is_ready && Pin::new(self.silence.get_or_insert_with(|| sleep(SILENCE))).poll(cx).is_ready()
+    }
+}
+
+impl Drop for Untaken {
+    fn drop(&mut self) {
+        self.start.untaken.set(self.start.untaken.get() - 1);
+        self.start.most.set(self.start.most.get().saturating_add(MORE));
+        (0..MORE).for_each(|_| self.start.wake_next());
+    }
+}
+
 impl Start {
+    fn has_room(&self) -> bool {
+        let untaken = self.untaken.get();
+        self.running.get() + untaken < self.most.get() && untaken < UNTAKEN
+    }
+
     fn wake_next(&self) {
-        loop {
+        while self.has_room() {
             let next = self.waiting.borrow_mut().pop_front();
             let Some(next) = next else { return };
             if !next.has_left.replace(true) {

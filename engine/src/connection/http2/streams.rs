@@ -1,5 +1,6 @@
 //! The streams of an HTTP/2 connection with their exchanges, their deadlines, and the memory that they hold.
 
+use crate::body::HeldBytes;
 use crate::client;
 use crate::deadline::NEVER;
 use crate::exchange::{Exchange, Intake, Waits};
@@ -26,20 +27,20 @@ const ALL_STALLED_ANSWERS: usize = 16 * 1024 * 1024;
 
 /// The numbers of answer bytes that wait for windows: on this connection, and on all connections of the worker.
 struct Stalled {
-    own: usize,
+    own: HeldBytes,
     all: Rc<Cell<usize>>,
 }
 
 impl Stalled {
     fn change(&mut self, before: usize, now: usize) {
-        self.own = self.own + now - before;
+        self.own.set(self.own.get() + now - before);
         self.all.set(self.all.get() + now - before);
     }
 }
 
 impl Drop for Stalled {
     fn drop(&mut self) {
-        self.change(self.own, 0);
+        self.change(self.own.get(), 0);
     }
 }
 
@@ -223,7 +224,7 @@ impl Http2 {
             heard: NEVER,
             pinged: None,
             counted: 0,
-            stalled: Stalled { own: 0, all },
+            stalled: Stalled { own: HeldBytes::default(), all },
             stale: Vec::new(),
             next_due: NEVER,
             fed: Vec::new(),
@@ -361,7 +362,7 @@ impl Http2 {
     /// for its windows, and more than [`ALL_STALLED_ANSWERS`] bytes for the windows of all connections of the worker.
     pub(in crate::connection) fn stalls_too_much(&mut self) -> bool {
         self.held();
-        self.stalled.own > STALLED_ANSWERS && self.stalled.all.get() > ALL_STALLED_ANSWERS
+        self.stalled.own.get() > STALLED_ANSWERS && self.stalled.all.get() > ALL_STALLED_ANSWERS
     }
 
     /// Fails the requests of ours that have no response, because the connection has failed.
