@@ -40,7 +40,7 @@ fn heads_are_written_anew() {
              Proxy-Authorization: p\r\nProxy-Connection: q\r\nX-Forwarded-For: 1.2.3.4\r\nX-Forwarded-Proto: https\r\n\
              Forwarded: for=1.2.3.4\r\nX_Forwarded_For: 6.6.6.6\r\nX-Real-IP: 7.7.7.7\r\n\r\n",
             format!(
-                "GET /a/b?c=d {authority}\na: b\nte: trailers\nvia: 1.1 highwire\nx-forwarded-for: 127.0.0.1\n\
+                "GET /a/b?c=d {authority}\na: b\nconnection: TE\nte: trailers\nvia: 1.1 highwire\nx-forwarded-for: 127.0.0.1\n\
                  x-forwarded-host: front\nx-forwarded-proto: http"
             ),
         ),
