@@ -210,16 +210,24 @@ fn path_of(target: &str) -> String {
     path.rsplit('/').next().unwrap_or_default().to_string()
 }
 
-/// Sends each request on a connection of its own, and waits for the end of the answers.
+/// How long a connection is silent when all its requests have been answered.
+const SILENCE: Duration = Duration::from_millis(60);
+
+/// Sends each request on a connection of its own, and waits for the end of the answers. Highwire gives up requests whose client
+/// ends its direction, so this happens only when nothing more comes.
 fn send(port: u16, corpus: &[Vec<u8>]) {
     for request in corpus {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
         // The server may refuse the request before it has read all of it.
         let _ = stream.write_all(request);
-        let _ = stream.shutdown(Shutdown::Write);
         let mut answers = Vec::new();
-        let _ = stream.read_to_end(&mut answers);
+        for (wait, is_last) in [(SILENCE, false), (Duration::from_secs(10), true)] {
+            if is_last {
+                let _ = stream.shutdown(Shutdown::Write);
+            }
+            stream.set_read_timeout(Some(wait)).expect("a socket");
+            let _ = stream.read_to_end(&mut answers);
+        }
     }
 }
 

@@ -55,7 +55,7 @@ fn heads_are_written_anew() {
             Proxy::to([&upstream]).expect("a proxy").forwarding(Forwarding::Append).keep_underscores(),
             "GET /a HTTP/1.0\r\nX-Forwarded-For: 1.2.3.4\r\nX-Forwarded-For: 5.6.7.8\r\nX-Forwarded-Proto: https\r\na_b: c\r\n\r\n",
             format!(
-                "GET /a {authority}\na_b: c\nvia: 1.1 highwire\nx-forwarded-for: 1.2.3.4, 5.6.7.8, 127.0.0.1\n\
+                "GET /a {authority}\na_b: c\nvia: 1.0 highwire\nx-forwarded-for: 1.2.3.4, 5.6.7.8, 127.0.0.1\n\
                  x-forwarded-proto: https"
             ),
         ),

@@ -341,7 +341,7 @@ pub(super) fn response_fields(answer: &Answer, upstream: &Url, prefix: &str) -> 
 
 /// Returns the URL of an upstream as a path that the client can reach, if it is one of the upstream's own address.
 fn location(value: &HeaderValue, upstream: &Url, prefix: &str) -> Option<HeaderValue> {
-    let rest = value.to_str().ok()?.strip_prefix(&*upstream.origin())?;
+    let rest = value.to_str().ok()?.strip_prefix(upstream.origin())?;
     let path = match rest.as_bytes().first() {
         None => "/",
         Some(b'/') => rest,

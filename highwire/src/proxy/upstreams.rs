@@ -248,7 +248,8 @@ impl Upstream {
     }
 
     fn is_usable(&self) -> bool {
-        !self.is_unhealthy.get() && !self.is_ejected() && !(self.ejections.get() > 0 && self.is_tried.get())
+        let is_on_trial = self.ejections.get() > 0 && self.is_tried.get();
+        !self.is_unhealthy.get() && !self.is_ejected() && !is_on_trial
     }
 
     /// Gives the upstream no more requests for a time.

@@ -473,8 +473,8 @@ fn without_tail(out: &mut Vec<u8>) {
 /// Takes a deflater of this worker.
 fn take_deflater(level: u32, window_bits: u8) -> Box<Deflater> {
     DEFLATERS.with_borrow_mut(|deflaters| {
-        let is_it = |deflater: &Box<Deflater>| (deflater.level, deflater.window_bits) == (level, window_bits);
-        match deflaters.iter().position(is_it) {
+        let wanted = (level, window_bits);
+        match deflaters.iter().position(|deflater| (deflater.level, deflater.window_bits) == wanted) {
             Some(at) => {
                 let mut deflater = deflaters.remove(at);
                 deflater.compress.reset();

@@ -146,7 +146,8 @@ pub(super) fn judge(attack: &Attack, measured: &Measured) -> Vec<Miss> {
             Kind::Bound,
             Of::Other,
             format!(
-                "{mib:.1} MiB and {descriptors} descriptors more than at the start were in use after {SECONDS_BACK} s"
+                "{mib:.1} MiB and {descriptors} descriptors more than at the start were in use after {} s",
+                attack.seconds_back
             ),
         );
     }

@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 
 use self::bystander::Bystander;
 use self::client::{Attackers, CLIENT};
-use self::judge::{DESCRIPTORS_LEFT, Kind, MIB_LEFT, Measured, SECONDS_BACK, StillHeld};
+use self::judge::{DESCRIPTORS_LEFT, Kind, MIB_LEFT, Measured, StillHeld};
 use self::page::Row;
 use self::programs::Programs;
 use self::server::Server;
@@ -327,7 +327,7 @@ fn measure(
     report.cpu_seconds += server.upstream_cpu_seconds() - upstream_cpu;
     drop(bystander);
 
-    let back = come_back(server, start);
+    let back = come_back(server, start, attack.seconds_back);
     let (idle, cpu) = (Instant::now(), server.cpu_seconds());
     sleep(IDLE);
     let idle_cpu = (server.cpu_seconds() - cpu) / idle.elapsed().as_secs_f64();
@@ -348,9 +348,9 @@ fn measure(
 /// How much longer the attack lasts than the bystander's measurement, so that the attack covers the whole measurement.
 const OVERLAP: Duration = Duration::from_millis(100);
 
-/// Waits until the server's memory and descriptors are near their values at the start, for [`SECONDS_BACK`] at most.
+/// Waits until the server's memory and descriptors are near their values at the start, for `most` seconds.
 /// Returns the number of seconds that this took, or the growth that is left in the end.
-fn come_back(server: &Server, start: &Start) -> std::result::Result<f64, StillHeld> {
+fn come_back(server: &Server, start: &Start, most: f64) -> std::result::Result<f64, StillHeld> {
     let begun = Instant::now();
     loop {
         let held = StillHeld {
@@ -361,7 +361,7 @@ fn come_back(server: &Server, start: &Start) -> std::result::Result<f64, StillHe
         if held.kib <= MIB_LEFT * 1024 && held.descriptors <= DESCRIPTORS_LEFT {
             return Ok(seconds);
         }
-        if seconds > SECONDS_BACK {
+        if seconds > most {
             return Err(held);
         }
         sleep(GLANCE);

@@ -89,7 +89,7 @@ Bounds:
 |---|---|
 | memory per connection | {MIB_A_CONNECTION} MiB, plus one body or message if the attack sends those that a handler takes whole |
 | memory of all connections | {MIB_TOGETHER} MiB, plus one such body or message each |
-| memory after the attack | within {MIB_LEFT} MiB of the start after {SECONDS_BACK} s |
+| memory after the attack | within {MIB_LEFT} MiB of the start after {SECONDS_BACK} s, or after the deadline that a row names |
 | descriptors after the attack | at most {DESCRIPTORS_LEFT} more than at the start |
 | the server's CPU when all attackers have left | {:.0} % of a core |
 | the server | still answers new connections |

@@ -217,7 +217,10 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "proxy-unread-upload",
-        what: "POSTs of 1 GB to an upstream that neither reads them nor answers.",
+        // The proxy does not see that the client has left, because it receives nothing while the upstream takes nothing.
+        what: "POSTs of 1 GB to an upstream that neither reads them nor answers. The proxy's write deadline of 30 seconds \
+               ends them.",
+        seconds_back: 40.0,
         target: UNREAD,
         opening: || announced("/evil", 1_000_000_000),
         payload: Payload::Same(|| vec![b'x'; WRITE_BYTES]),

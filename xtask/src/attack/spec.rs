@@ -1,5 +1,6 @@
 //! The definition of an attack.
 
+use super::judge::SECONDS_BACK;
 use super::upstream::Upstream;
 
 /// An attack. All attacking connections do the same.
@@ -26,6 +27,9 @@ pub(super) struct Attack {
     /// A description of the cost that a handler causes, if it causes much. SECURITY.md leaves such costs to the
     /// application, so only survival and the bystander's errors are judged.
     pub(super) handlers_own: Option<&'static str>,
+    /// The seconds after which the server must hold no more than at the start: [`SECONDS_BACK`], or longer if a named
+    /// deadline of the server is longer.
+    pub(super) seconds_back: f64,
 }
 
 /// The defaults: an attack on the demo over HTTP/1 without a payload, which writes as fast as possible, reads all bytes, and keeps
@@ -43,6 +47,7 @@ pub(super) const BASE: Attack = Attack {
     end: End::Hold,
     body_bytes: 0,
     handlers_own: None,
+    seconds_back: SECONDS_BACK,
 };
 
 /// The measured server of an attack.
