@@ -499,3 +499,15 @@ fn a_blocking_response_can_be_read() {
     assert_eq!(text.len(), 100_000);
     stop([handle]);
 }
+
+#[test]
+fn an_authorization_field_replaces_the_credentials_of_the_url() {
+    let mut request = Request::new(highwire::Method::GET, "http://user:secret@host/").expect("a URL");
+    assert_eq!(request.headers().len(), 1);
+    for token in ["Bearer a", "Bearer b"] {
+        request.add_header(header::AUTHORIZATION, HeaderValue::from_static(token));
+    }
+    // The program's own fields stay as it adds them.
+    let values: Vec<_> = request.headers().iter().map(|(_, value)| value.as_bytes()).collect();
+    assert_eq!(values, [b"Bearer a", b"Bearer b"]);
+}

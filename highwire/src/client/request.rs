@@ -28,6 +28,8 @@ pub struct Request {
     pub(super) has_sent_stream: bool,
     /// The cookies of the client's jar for the URL.
     pub(super) cookies: Option<HeaderValue>,
+    /// True if the `Authorization` field is that of the URL.
+    has_url_credentials: bool,
 }
 
 impl fmt::Debug for Request {
@@ -57,9 +59,11 @@ impl Request {
             on_interim: None,
             has_sent_stream: false,
             cookies: None,
+            has_url_credentials: false,
         };
         if let Some((user, password)) = credentials {
             request.set_header(header::AUTHORIZATION, basic(&user, Some(&password)));
+            request.has_url_credentials = true;
         }
         request
     }
@@ -90,8 +94,11 @@ impl Request {
         self.fields.iter().map(|(name, value)| (name, value)).chain(cookies)
     }
 
-    /// Adds a header field.
+    /// Adds a header field. An `Authorization` takes the place of the credentials in the URL.
     pub fn add_header(&mut self, name: HeaderName, value: HeaderValue) {
+        if name == header::AUTHORIZATION && std::mem::take(&mut self.has_url_credentials) {
+            self.remove_header(&name);
+        }
         self.fields.push((name, value));
     }
 
@@ -129,6 +136,7 @@ impl Request {
             on_interim: self.on_interim.clone(),
             has_sent_stream: false,
             cookies: None,
+            has_url_credentials: self.has_url_credentials,
         })
     }
 }
