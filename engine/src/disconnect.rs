@@ -29,14 +29,14 @@ pub enum OnDisconnect {
 pub(crate) struct Presence {
     policy: Cell<OnDisconnect>,
     has_left: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
+    wakers: RefCell<Vec<Waker>>,
 }
 
 impl Presence {
-    /// Records that the client has ended its direction. Returns what happens to the handler.
+    /// Records that the client has ended its direction, or its connection or stream. Returns what happens to the handler.
     pub(crate) fn left(&self) -> OnDisconnect {
         if !self.has_left.replace(true) {
-            self.waker.take().into_iter().for_each(Waker::wake);
+            self.wakers.take().into_iter().for_each(Waker::wake);
         }
         self.policy.get()
     }
@@ -64,12 +64,13 @@ impl Disconnect {
         self.presence.policy.set(policy);
     }
 
-    /// Returns true if the client has ended its direction: it has probably left.
+    /// Returns true if the client has ended its direction, so that it has probably left, or its connection or stream.
     pub fn is_disconnected(&self) -> bool {
         self.presence.has_left.get()
     }
 
-    /// Waits until the client ends its direction.
+    /// Waits until the client ends its direction, its connection or its stream. A task that outlives the exchange waits for ever
+    /// if the client has not done so before the answer was complete.
     pub async fn disconnected(&self) {
         poll_fn(|cx| self.poll_disconnected(cx)).await;
     }
@@ -79,7 +80,10 @@ impl Disconnect {
         if self.is_disconnected() {
             return Poll::Ready(());
         }
-        *self.presence.waker.borrow_mut() = Some(cx.waker().clone());
+        let mut wakers = self.presence.wakers.borrow_mut();
+        if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            wakers.push(cx.waker().clone());
+        }
         Poll::Pending
     }
 }

@@ -317,6 +317,8 @@ impl Connection {
             Some(_) => self.settle_http2(worker, out),
             None => self.settle_client(worker, out),
         }
+        // Less may wait for readers now than when receiving paused.
+        self.resume_if_wanted(out.queue);
     }
 
     /// Returns true if this is a connection to a server whose TLS handshake is not complete.

@@ -365,8 +365,9 @@ impl Connection {
     /// Returns the number of unread bytes at which receiving stops. It is a quarter of [`UNREAD_BYTES`] if an earlier
     /// turn has left work, because the unread bytes may then keep the worker busy for many turns.
     fn most_unread(&self) -> usize {
-        // A connection to a server has one response at a time, whose body waits for its reader besides.
-        let most = if self.transport.link.is_some() { most_incoming() } else { UNREAD_BYTES };
+        // While the reader of a response takes nothing, its connection keeps no more than the queue of the body does.
+        let is_full = self.transport.link.is_some() && self.http2.is_none() && self.incoming_is_full();
+        let most = if is_full { most_incoming() } else { UNREAD_BYTES };
         if self.transport.work.is_unfinished() { most.min(UNREAD_BYTES / 4) } else { most }
     }
 

@@ -227,6 +227,10 @@ impl Exchange {
         if let Some(line) = self.take_log().filter(|_| self.awaits_answer() && is_received) {
             log_lost(&line, worker);
         }
+        // Tasks of the handler may go on.
+        if let Some(presence) = &self.presence {
+            presence.left();
+        }
         self.give_up(BodyError::CutShort, worker);
     }
 

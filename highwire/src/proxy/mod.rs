@@ -277,7 +277,8 @@ impl Shared {
         }
         let here = self.upstreams.here(&self.client);
         let on_interim = incoming.take_interims().map(relay::interim);
-        let started = match incoming.shared_connection() {
+        // An upload in parts must not wait: its unread bytes could close the window that all uploads of the connection share.
+        let started = match incoming.shared_connection().filter(|_| !matches!(content, Content::Stream(_))) {
             Some(connection) => Some(here.starts.enter(connection).await),
             None => None,
         };

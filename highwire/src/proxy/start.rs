@@ -80,7 +80,7 @@ impl Starts {
             self.connections.borrow_mut().insert(id, Rc::downgrade(&start));
             start
         });
-        let mut waiting = Waiting { ticket: None };
+        let mut waiting = Waiting { start: start.clone(), ticket: None };
         let mut turns = if start.most.get() > FIRST { 0 } else { TURNS };
         poll_fn(|cx| {
             if turns > 0 {
@@ -89,6 +89,7 @@ impl Starts {
                 return Poll::Pending;
             }
             if start.has_room() {
+                waiting.ticket.take().iter().for_each(|ticket| ticket.has_left.set(true));
                 start.running.set(start.running.get() + 1);
                 start.wake_next();
                 return Poll::Ready(());
@@ -168,13 +169,112 @@ impl Drop for Start {
     }
 }
 
-/// The ticket of a request, which leaves the queue when this is dropped.
+/// A request that waits. It leaves the queue when this is dropped. If it was woken and has not begun, the next one is woken.
 struct Waiting {
+    start: Rc<Start>,
     ticket: Option<Rc<Ticket>>,
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.ticket.iter().for_each(|ticket| ticket.has_left.set(true));
+        if self.ticket.as_ref().is_some_and(|ticket| ticket.has_left.replace(true)) {
+            self.start.wake_next();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::block_on;
+    use std::pin::pin;
+
+    const CONNECTION: SocketId = SocketId { index: 1, generation: 0 };
+
+    type Entering<'s> = Pin<Box<dyn Future<Output = Started> + 's>>;
+
+    /// Lets requests begin until no more can, and returns them. Those that wait stay in `waiting`.
+    async fn begun(waiting: &mut Vec<Entering<'_>>) -> Vec<Started> {
+        let mut all = Vec::new();
+        for _ in 0..2 * TURNS {
+            let turn = poll_fn(|cx| {
+                waiting.retain_mut(|entering| match entering.as_mut().poll(cx) {
+                    Poll::Ready(started) => {
+                        all.push(started);
+                        false
+                    }
+                    Poll::Pending => true,
+                });
+                Poll::Ready(())
+            });
+            turn.await;
+        }
+        all
+    }
+
+    fn entering(starts: &Starts, number: usize) -> Vec<Entering<'_>> {
+        (0..number).map(|_| Box::pin(starts.enter(CONNECTION)) as Entering<'_>).collect()
+    }
+
+    #[test]
+    fn a_connection_begins_with_few_requests_and_has_more_with_each_answer_that_it_takes() {
+        block_on(async {
+            let starts = Starts::default();
+            let mut waiting = entering(&starts, 30);
+            let mut started = begun(&mut waiting).await;
+            assert_eq!(started.len(), FIRST as usize);
+            drop(started.pop().expect("a request").answered());
+            assert_eq!(begun(&mut waiting).await.len(), 1 + MORE as usize);
+        })
+        .expect("a worker");
+    }
+
+    #[test]
+    fn a_connection_that_takes_no_answer_begins_no_more_requests() {
+        block_on(async {
+            let starts = Starts::default();
+            let mut waiting = entering(&starts, 30);
+            let mut untaken: Vec<Untaken> = begun(&mut waiting).await.iter().map(Started::answered).collect();
+            assert_eq!(begun(&mut waiting).await.len(), 0);
+            let first = untaken.first_mut().expect("an answer");
+            let is_over = poll_fn(|cx| Poll::Ready([first.is_over(true, cx), first.is_over(true, cx)])).await;
+            assert_eq!(is_over, [false, true], "the next part is asked for when the first is taken");
+            untaken.remove(0);
+            assert_eq!(begun(&mut waiting).await.len(), 1 + MORE as usize);
+        })
+        .expect("a worker");
+    }
+
+    #[test]
+    fn a_request_that_leaves_after_it_was_woken_wakes_the_next_one() {
+        block_on(async {
+            let starts = Starts::default();
+            let mut running = entering(&starts, FIRST as usize);
+            let started = begun(&mut running).await;
+            // They are polled with wakers of their own, as tasks are.
+            let woken = std::sync::Arc::new(Flag::default());
+            let waker = Waker::from(woken.clone());
+            let mut leaving = entering(&starts, FIRST as usize);
+            begun(&mut leaving).await;
+            let mut last = pin!(starts.enter(CONNECTION));
+            for _ in 0..=TURNS {
+                assert!(last.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            }
+            woken.0.store(false, std::sync::atomic::Ordering::Relaxed);
+            drop(started);
+            drop(leaving);
+            assert!(woken.0.load(std::sync::atomic::Ordering::Relaxed));
+            assert!(last.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+        })
+        .expect("a worker");
+    }
+
+    #[derive(Default)]
+    struct Flag(std::sync::atomic::AtomicBool);
+
+    impl std::task::Wake for Flag {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
     }
 }
