@@ -1,7 +1,8 @@
 //! Raw bytes for handlers that speak another protocol on an HTTP/1 connection or on a stream of HTTP/2.
 
-use crate::body::{PART_BYTES, Parts};
+use crate::body::{HeldBytes, PART_BYTES, Parts, held_in_all};
 use crate::client::Setup;
+use crate::exchange::HELD_BYTES;
 use crate::queue::Queue;
 use crate::spares::Spares;
 use bytes::{Bytes, BytesMut};
@@ -41,6 +42,15 @@ impl Switch {
 /// The number of waiting bytes in one direction of a tunnel at which the sender must wait until the receiver takes
 /// some.
 pub(crate) const RAW_BYTES: usize = 64 * 1024;
+
+/// The same number of written bytes while more than [`HELD_BYTES`] wait on this thread. Peers that do not read can make
+/// many tunnels wait.
+const RAW_BYTES_TIGHT: usize = 4 * 1024;
+
+/// Returns the number of written bytes at which the writer must wait.
+fn most_written() -> usize {
+    if held_in_all() > HELD_BYTES { RAW_BYTES_TIGHT } else { RAW_BYTES }
+}
 
 /// A change of [`RawReader::keep`] by fewer bytes is counted with the connection's next event.
 const NOTABLE_BYTES: usize = 4096;
@@ -113,7 +123,7 @@ struct Waiting {
     held: usize,
     outgoing: Queue<Bytes>,
     /// The number of bytes in `outgoing` with the cost of holding them.
-    outgoing_held: usize,
+    outgoing_held: HeldBytes,
     /// What the connection needs to become one to a server of HTTP, if it shall.
     setup: Option<Box<Setup>>,
 }
@@ -180,7 +190,7 @@ impl Raw {
 
     /// Returns the number of bytes that wait for the peer, with the cost of holding them.
     pub(crate) fn outgoing_held(&self) -> usize {
-        self.waiting.as_ref().map_or(0, |waiting| waiting.outgoing_held)
+        self.waiting.as_ref().map_or(0, |waiting| waiting.outgoing_held.get())
     }
 
     /// Returns true if bytes wait for the peer.
@@ -505,7 +515,7 @@ impl RawWriter {
         self.queue(bytes.into())
     }
 
-    /// Polls until fewer than 64 KiB wait for the peer.
+    /// Polls until fewer than 64 KiB (4 KiB if much waits for other peers) wait for the peer.
     ///
     /// # Errors
     /// Returns an error if the connection is broken.
@@ -514,18 +524,18 @@ impl RawWriter {
         if raw.is_broken() {
             return Poll::Ready(Err(Broken));
         }
-        if raw.outgoing_held() >= RAW_BYTES {
+        if raw.outgoing_held() >= most_written() {
             raw.wait(Event::Write, cx);
             return Poll::Pending;
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Polls until fewer than 64 KiB wait for the peer, or the connection is broken. A task other than the one that
+    /// Polls until fewer than 64 KiB (4 KiB if much waits for other peers) wait for the peer, or the connection is broken. A task other than the one that
     /// writes may wait here at the same time, so that it can answer the peer.
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut raw = self.raw.borrow_mut();
-        if raw.outgoing_held() < RAW_BYTES || raw.is_broken() {
+        if raw.outgoing_held() < most_written() || raw.is_broken() {
             return Poll::Ready(());
         }
         raw.wait(Event::Room, cx);
@@ -537,9 +547,9 @@ impl RawWriter {
         self.raw.borrow_mut().wake_for(Event::Read);
     }
 
-    /// Returns true if fewer than 64 KiB wait for the peer.
+    /// Returns true if [`poll_room`](Self::poll_room) would not wait.
     pub fn has_room(&self) -> bool {
-        self.raw.borrow().outgoing_held() < RAW_BYTES
+        self.raw.borrow().outgoing_held() < most_written()
     }
 
     /// See [`RawReader::ended`].

@@ -16,7 +16,7 @@ pub(crate) const INCOMING_BYTES: usize = 64 * 1024;
 /// The same while the bodies of all requests and responses of the thread hold more than [`HELD_BYTES`]. Peers that do not
 /// read can make many bodies wait: those that are passed on wait here until the receiver takes them.
 const INCOMING_BYTES_TIGHT: usize = 8 * 1024;
-const HELD_BYTES: usize = 8 * 1024 * 1024;
+pub(crate) const HELD_BYTES: usize = 8 * 1024 * 1024;
 
 /// The number of bytes of all bodies of the thread from which on the body of a response is received only when its reader asks
 /// for it. Otherwise a fast server fills the queue, and the receives that are in progress besides, of each response that

@@ -59,6 +59,10 @@ struct Receiving {
     arriving: Option<Box<Arriving>>,
     /// The number of bytes that the connection is charged for what is held.
     kept: usize,
+    /// The number of bytes that the WebSocket holds beside those of other WebSockets of the connection: `kept`, and the
+    /// message that was returned last, which its handler has until it asks for the next one.
+    shared: usize,
+    returned: usize,
     /// The number of messages and of their bytes returned since the last wait.
     streak: (u32, u32),
     /// Holds the handler up if it publishes more than is delivered.
@@ -114,6 +118,8 @@ impl WebSocketReceiver {
                 Box::new(Arriving { window, window_held, ..Arriving::default() })
             }),
             kept: 0,
+            shared: 0,
+            returned: 0,
             streak: (0, 0),
             pace: Pace::default(),
             is_over: false,
@@ -138,8 +144,14 @@ impl WebSocketReceiver {
     /// Polls for the next message, as [`recv`](Self::recv) does.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
         let polled = self.receiving.poll_message(cx);
+        self.receiving.returned = match &polled {
+            Poll::Ready(Some(Ok(Message::Text(text)))) => text.len(),
+            Poll::Ready(Some(Ok(Message::Binary(bytes)))) => bytes.len(),
+            _ => 0,
+        };
         self.receiving.settle();
-        polled
+        // What the connection may not hold is not returned either.
+        if self.receiving.holds_too_much { self.receiving.poll_message(cx) } else { polled }
     }
 
     /// Waits for the next part of a message, or for a control frame, and returns it, for messages that are too long to
@@ -450,21 +462,31 @@ impl Receiving {
         let arriving = self.arriving.as_ref();
         let arriving = arriving.map_or(0, |arriving| arriving.message.capacity() + arriving.window_held);
         let kept = arriving + self.core.borrow().held();
+        self.share(kept + self.returned);
+        let kept = if self.holds_too_much { self.core.borrow().held() } else { kept };
         if kept != self.kept {
-            let mut core = self.core.borrow_mut();
-            let mut kept = kept;
-            if core.together().is_some_and(|together| !together.count(self.kept, kept)) && !self.is_over {
-                // The handler gets the error at its next poll, but what is held is freed now.
-                core.close(TOO_MUCH.code, TOO_MUCH.text);
-                self.holds_too_much = true;
-                (self.arriving, core.codec) = (None, None);
-                self.kept = std::mem::replace(&mut kept, core.held());
-                if let Some(together) = core.together() {
-                    together.count(self.kept, kept);
-                }
-            }
             self.kept = kept;
             self.reader.keep(kept);
+        }
+    }
+
+    /// Counts what the WebSocket holds among those of its connection. If that is too much, frees it and closes the
+    /// WebSocket. The handler gets the error at its next poll.
+    fn share(&mut self, bytes: usize) {
+        if bytes == self.shared {
+            return;
+        }
+        let mut core = self.core.borrow_mut();
+        let before = std::mem::replace(&mut self.shared, bytes);
+        if core.together().is_none_or(|together| together.count(before, bytes)) || self.is_over {
+            return;
+        }
+        core.close(TOO_MUCH.code, TOO_MUCH.text);
+        self.holds_too_much = true;
+        (self.arriving, core.codec, self.returned) = (None, None, 0);
+        self.shared = core.held();
+        if let Some(together) = core.together() {
+            together.count(bytes, self.shared);
         }
     }
 }
@@ -472,7 +494,7 @@ impl Receiving {
 impl Drop for Receiving {
     fn drop(&mut self) {
         if let Some(together) = self.core.borrow().together() {
-            together.count(self.kept, 0);
+            together.count(self.shared, 0);
         }
     }
 }

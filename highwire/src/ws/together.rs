@@ -8,8 +8,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
-/// The most bytes that the WebSockets of a connection may hold together: of incomplete messages, and of states for
-/// compression and subscriptions.
+/// The most bytes that the WebSockets of a connection may hold together: of incomplete messages, of messages that handlers
+/// have until they ask for the next ones, and of states for compression and subscriptions.
 const CONNECTION_BYTES: usize = 3 * 1024 * 1024;
 
 /// The same number while the WebSockets of all HTTP/2 connections of the worker hold more than [`WORKER_BYTES`].
