@@ -40,7 +40,8 @@ const MESSAGE_PERIOD_BYTES: u64 = 512 * MESSAGE_PERIOD.as_secs();
 /// The period in which the bytes of an incomplete message are counted.
 const MESSAGE_PERIOD: Duration = Duration::from_secs(30);
 
-/// The reason why a WebSocket ends that shares a connection with others.
+/// The reasons why a WebSocket ends with subscriptions, and one that shares a connection with others.
+const TOO_SLOW: Failure = Failure { code: code::POLICY, text: "messages are read too slowly" };
 const TOO_MUCH: Failure = Failure { code: code::TRY_AGAIN, text: "the WebSockets of this connection hold too much" };
 
 /// The receiving half of a [`WebSocket`].
@@ -69,8 +70,10 @@ struct Receiving {
     pace: Pace,
     /// True if no more messages will be returned.
     is_over: bool,
-    /// True if the WebSockets of the connection hold so much that this one had to end.
-    holds_too_much: bool,
+    /// The reason why this WebSocket was closed, which its handler does not know yet: the WebSockets of the connection held too
+    /// much, or the peer takes messages of topics too slowly. What the peer has sent is not given to the handler then (RFC 6455
+    /// section 7.1.7).
+    failed: Option<Failure>,
     /// The time after which a silent peer gets a Ping frame, in milliseconds.
     ping_interval: Option<NonZeroU32>,
     /// The moment at which bytes arrived last.
@@ -123,7 +126,7 @@ impl WebSocketReceiver {
             streak: (0, 0),
             pace: Pace::default(),
             is_over: false,
-            holds_too_much: false,
+            failed: None,
             ping_interval: settings.ping_interval.map(|interval| {
                 let most = u32::MAX / 2;
                 NonZeroU32::new(interval.as_millis().clamp(1, most.into()) as u32).unwrap_or(NonZeroU32::MIN)
@@ -151,7 +154,7 @@ impl WebSocketReceiver {
         };
         self.receiving.settle();
         // What the connection may not hold is not returned either.
-        if self.receiving.holds_too_much { self.receiving.poll_message(cx) } else { polled }
+        if self.receiving.failed.is_some() { self.receiving.poll_message(cx) } else { polled }
     }
 
     /// Waits for the next part of a message, or for a control frame, and returns it, for messages that are too long to
@@ -223,15 +226,16 @@ impl Receiving {
     /// Polls for the next part, unless other connections must have their turn first.
     fn poll_in_turn(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
         let address = std::ptr::from_ref(self) as usize;
-        if std::mem::take(&mut self.holds_too_much) && !self.is_over {
-            self.is_over = true;
-            return Poll::Ready(Some(Err(Error::Refused(TOO_MUCH))));
-        }
         // Fails if the connection is broken, which the next read reports.
         let _ = self.core.borrow_mut().poll_deflating(cx);
         self.send_subscribed(cx);
+        if let Some(failure) = self.failed.take().filter(|_| !self.is_over) {
+            (self.is_over, self.arriving) = (true, None);
+            return Poll::Ready(Some(Err(Error::Refused(failure))));
+        }
         let most = if self.core.borrow().is_behind { MESSAGES_A_TURN_BEHIND } else { MESSAGES_A_TURN };
-        let polled = if self.pace.must_wait(address, cx) {
+        // What follows our Close frame is dropped, and must not hide the end of the connection.
+        let polled = if !self.is_closing() && self.pace.must_wait(address, cx) {
             // What was received waits until the messages that its handler has published are delivered.
             self.core.borrow_mut().see_drain();
             self.poll_alarm(cx)
@@ -311,7 +315,8 @@ impl Receiving {
         let mut core = self.core.borrow_mut();
         core.count_subscriptions(count - subscriptions.all.len(), 0);
         if is_cut {
-            core.close(code::POLICY, "messages are read too slowly");
+            core.close(TOO_SLOW.code, TOO_SLOW.text);
+            self.failed = Some(TOO_SLOW);
         }
         (core.subscriptions, core.is_behind) = (Some(subscriptions), is_behind);
         if is_behind && core.writer.poll_room(cx).is_ready() {
@@ -463,7 +468,7 @@ impl Receiving {
         let arriving = arriving.map_or(0, |arriving| arriving.message.capacity() + arriving.window_held);
         let kept = arriving + self.core.borrow().held();
         self.share(kept + self.returned);
-        let kept = if self.holds_too_much { self.core.borrow().held() } else { kept };
+        let kept = if self.failed.is_some() { self.core.borrow().held() } else { kept };
         if kept != self.kept {
             self.kept = kept;
             self.reader.keep(kept);
@@ -482,7 +487,7 @@ impl Receiving {
             return;
         }
         core.close(TOO_MUCH.code, TOO_MUCH.text);
-        self.holds_too_much = true;
+        self.failed = Some(TOO_MUCH);
         (self.arriving, core.codec, self.returned) = (None, None, 0);
         self.shared = core.held();
         if let Some(together) = core.together() {
