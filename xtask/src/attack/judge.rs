@@ -100,6 +100,8 @@ pub(super) enum Of {
 pub(super) enum Kind {
     /// A bound on survival, memory, descriptors or the bystander's errors. If it is missed, the command fails.
     Bound,
+    /// A bound on memory that is known to be missed: see [`Attack::known`].
+    Known,
     /// A bound on latency or CPU time, which depend on the machine. If it is missed, the command reports that and does
     /// not fail.
     Timing,
@@ -131,11 +133,12 @@ pub(super) fn judge(attack: &Attack, measured: &Measured) -> Vec<Miss> {
     if attack.handlers_own.is_some() {
         return misses;
     }
+    let memory = if attack.known.is_some() { Kind::Known } else { Kind::Bound };
     let bound = memory_bound_kib(attack, measured.connections);
     if measured.grown_kib > bound {
         let allowed = bound as f64 / KIB_A_MIB as f64;
         miss(
-            Kind::Bound,
+            memory,
             Of::Memory,
             format!("memory grew by {:.1} MiB, more than the allowed {allowed:.0} MiB", measured.grown_mib()),
         );
@@ -143,7 +146,7 @@ pub(super) fn judge(attack: &Attack, measured: &Measured) -> Vec<Miss> {
     if let (true, Err(StillHeld { kib, descriptors })) = (measured.survived, &measured.back) {
         let mib = *kib as f64 / KIB_A_MIB as f64;
         miss(
-            Kind::Bound,
+            if *descriptors > DESCRIPTORS_LEFT { Kind::Bound } else { memory },
             Of::Other,
             format!(
                 "{mib:.1} MiB and {descriptors} descriptors more than at the start were in use after {} s",

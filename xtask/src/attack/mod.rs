@@ -241,7 +241,7 @@ fn mount(root: &Path, programs: &Programs, row: &mut Row, options: &Options) -> 
         println!("  {connections:>3}: {}", page::cell(&measured));
         println!("       {}; {}{}", measured.report.summary(), measured.report.traffic(), back(&measured));
         for miss in judge::judge(row.attack, &measured) {
-            println!("       {}: {}", if miss.kind == Kind::Bound { "FAILED" } else { "missed" }, miss.what);
+            println!("       {}: {}", word(miss.kind), miss.what);
         }
         let survived = measured.survived;
         row.measured.push(measured);
@@ -250,6 +250,15 @@ fn mount(root: &Path, programs: &Programs, row: &mut Row, options: &Options) -> 
         }
     }
     Ok(())
+}
+
+/// Returns how a miss is called.
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bound => "FAILED",
+        Kind::Known => "known",
+        Kind::Timing => "missed",
+    }
 }
 
 fn back(measured: &Measured) -> String {

@@ -109,7 +109,8 @@ fn table(rows: &[&Row]) -> String {
     for row in rows {
         let attack = row.attack;
         let own = attack.handlers_own.map_or_else(String::new, |own| format!(" Not judged: {own}."));
-        let _ = write!(text, "| `{}` | {}{own} |", attack.name, attack.what);
+        let known = attack.known.map_or_else(String::new, |known| format!(" Its memory is missed: {known}."));
+        let _ = write!(text, "| `{}` | {}{own}{known} |", attack.name, attack.what);
         let figures: [fn(&Measured) -> String; 3] = [
             |measured| format!("{:.1}", measured.grown_mib()),
             |measured| measured.amplification().map_or_else(|| "–".into(), |ratio| format!("{ratio:.1}")),

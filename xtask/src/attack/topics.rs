@@ -60,6 +60,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         numbered_opening: |number| join(&format!("r{number}"), "a"),
         opening: || control_characters().repeat(100),
         end: End::CloseAfter(50),
+        known: Some("the history of a room with members is kept, up to an eighth of the memory budget"),
         ..BASE
     },
     Attack {
@@ -124,6 +125,9 @@ pub(super) const ATTACKS: &[Attack] = &[
             out
         },
         opening: Vec::new,
+        known: Some(
+            "each of 2,560 members has a WebSocket with a room of its own, whose history is kept, and 4 MiB of the histories stay",
+        ),
         ..BASE
     },
     Attack {
