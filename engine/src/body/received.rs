@@ -173,11 +173,6 @@ impl BodyQueue {
         if self.paused { Poll::Pending } else { Poll::Ready(true) }
     }
 
-    /// Returns true if the reader takes the body as a whole.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.whole.is_some()
-    }
-
     /// Returns the number of bytes that wait for the reader.
     pub fn bytes(&self) -> usize {
         self.bytes

@@ -204,7 +204,7 @@ impl Connection {
         let mut exchange = H1::new(self, out).with_behind(behind);
         exchange.answered(length, head, seen, worker);
         let used = exchange.used();
-        self.await_reader(out.queue);
+        self.await_reader();
         self.recycle_exchange();
         used
     }

@@ -18,16 +18,6 @@ pub(crate) const INCOMING_BYTES: usize = 64 * 1024;
 const INCOMING_BYTES_TIGHT: usize = 8 * 1024;
 pub(crate) const HELD_BYTES: usize = 8 * 1024 * 1024;
 
-/// The number of bytes of all bodies of the thread from which on the body of a response is received only when its reader asks
-/// for it. Otherwise a fast server fills the queue, and the receives that are in progress besides, of each response that
-/// nobody reads.
-const UNASKED_BYTES: usize = 2 * 1024 * 1024;
-
-/// Returns true if the body of a response must wait until its reader asks for it.
-pub(crate) fn must_ask() -> bool {
-    held_in_all() > UNASKED_BYTES
-}
-
 /// Returns the number of bytes that may wait for the reader of a body before its peer must wait.
 pub(crate) fn most_incoming() -> usize {
     if held_in_all() > HELD_BYTES { INCOMING_BYTES_TIGHT } else { INCOMING_BYTES }
@@ -207,12 +197,6 @@ impl Incoming {
         let mut parts = parts.borrow_mut();
         parts.paused = parts.is_full(most_incoming()) && !parts.is_finished();
         parts.paused
-    }
-
-    /// Returns the number of bytes for which there is room, if the body is passed on in parts.
-    pub(crate) fn room(&self) -> Option<usize> {
-        let parts = self.parts.as_ref()?.borrow();
-        (!parts.is_whole()).then(|| most_incoming().saturating_sub(parts.held.get()))
     }
 
     /// Counts a body that is passed on in parts as full until its reader asks for it.

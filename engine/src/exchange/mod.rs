@@ -16,7 +16,7 @@ mod outgoing;
 mod state;
 mod tunnel;
 
-pub(super) use incoming::{Collect, HELD_BYTES, INCOMING_BYTES, Incoming, Intake, most_incoming, must_ask};
+pub(super) use incoming::{Collect, HELD_BYTES, INCOMING_BYTES, Incoming, Intake, most_incoming};
 pub(super) use outgoing::Outgoing;
 pub(super) use tunnel::Tunnel;
 

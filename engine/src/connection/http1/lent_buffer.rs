@@ -3,8 +3,8 @@
 use super::H1;
 use crate::connection::Connection;
 use crate::connection::work;
+use crate::exchange::INCOMING_BYTES;
 use crate::exchange::lifecycle::Lifecycle;
-use crate::exchange::{INCOMING_BYTES, must_ask};
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_io::{Op, Queue};
@@ -63,18 +63,13 @@ impl Connection {
     }
 
     /// Receives no more of a long response while receiving is paused, until its reader asks for the body. A shorter one is
-    /// received as always, so that the connection is free for the next request. If much waits for readers already, receiving
-    /// pauses for any response that is not complete.
-    pub(in crate::connection) fn await_reader(&mut self, queue: &mut Queue) {
-        let is_long = self.transport.paused && self.http.exact_left() > INCOMING_BYTES as u64;
-        if !is_long && !must_ask() {
-            return;
-        }
-        if let Some(exchange) = self.exchange.as_mut().filter(|exchange| exchange.incoming.is_streaming()) {
+    /// received as always, so that the connection is free for the next request.
+    pub(in crate::connection) fn await_reader(&mut self) {
+        if self.transport.paused
+            && self.http.exact_left() > INCOMING_BYTES as u64
+            && let Some(exchange) = &mut self.exchange
+        {
             exchange.incoming.await_reader();
-            if !self.transport.has_lent_buffer {
-                self.transport.pause(queue);
-            }
         }
     }
 

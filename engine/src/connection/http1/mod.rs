@@ -20,10 +20,6 @@ use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_proto::{Event, Head, Length, Method, h1, h2};
 
-/// The least number of bytes that are parsed at once of a body whose reader has room for little, so that a reader who takes
-/// single bytes does not cause as many parts.
-const LEAST_ROOM: usize = 4 * 1024;
-
 impl Connection {
     /// Parses as much of `window` as possible. Returns the number of bytes used.
     #[inline]
@@ -38,8 +34,6 @@ impl Connection {
         // True if body bytes were received since the last call of `body_fed`, which polls the handler once for many
         // parts.
         let mut fed = false;
-        // True if the next event needs more bytes than there is room for in the queue of the body's reader.
-        let mut needs_all = false;
         self.transport.work.begin(worker.turn, worker.allowance);
         let mut timing = Timing::new(window.len(), &self.transport.work, worker.stopwatch);
         if self.http.theirs() == h1::state::State::SendsBody {
@@ -72,9 +66,6 @@ impl Connection {
                 }
             }
             let limits = &worker.rules.parser;
-            // A part is not longer than what may wait for its reader, so that a slow one does not hold twice as much.
-            let is_limited = self.http.theirs() == h1::state::State::SendsBody && !std::mem::take(&mut needs_all);
-            let rest = if is_limited { self.within_room(rest) } else { rest };
             let received = match self.http.receive(rest, head, limits) {
                 Ok(received) => received,
                 Err(error) => {
@@ -84,8 +75,6 @@ impl Connection {
             };
             at += received.consumed;
             match received.event {
-                // The size of a chunk or the trailers do not end within the room.
-                Event::NeedMore if at - received.consumed + rest.len() < window.len() => needs_all = true,
                 Event::NeedMore => {
                     if self.http.announced() > 0 {
                         self.chunk_announced(worker, out);
@@ -175,12 +164,6 @@ impl Connection {
         let mut exchange = H1::new(self, out).with_behind(behind);
         exchange.begin(length, head, seen, worker);
         exchange.used()
-    }
-
-    /// Returns as much of a window as may wait for the reader of the body.
-    fn within_room<'w>(&self, rest: &'w [u8]) -> &'w [u8] {
-        let room = self.exchange.as_ref().and_then(|exchange| exchange.incoming.room());
-        room.map_or(rest, |room| &rest[..rest.len().min(room.max(LEAST_ROOM))])
     }
 
     /// Returns the exchange; creates it if there is none.
