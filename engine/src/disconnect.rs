@@ -2,8 +2,9 @@
 //!
 //! An end of the client's direction (FIN, close_notify) usually means that the client has closed its connection, and
 //! sometimes that it has sent all its requests and still reads. The kernel tells the difference only when bytes are sent
-//! to a client that is gone. What is ready is therefore still sent, and what is not is given up: over HTTP/1 after
-//! [`Timeouts::disconnect`](crate::Timeouts::disconnect), over HTTP/2, whose clients keep their direction open, at once.
+//! to a client that is gone. The server therefore still sends what is ready, and cancels handlers that have not
+//! answered: over HTTP/1 after [`Timeouts::disconnect`](crate::Timeouts::disconnect), over HTTP/2, whose clients keep
+//! their direction open, at once.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

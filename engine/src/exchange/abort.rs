@@ -2,6 +2,7 @@
 //! text of the response, the error that a handler still reading the body gets, and the HTTP/2 error code.
 //! [`Abort::logged`] writes a reason to the log if it concerns the operator.
 
+use super::log::CLIENT_LEFT;
 use crate::body::BodyError;
 use crate::quiet;
 use crate::request::BodyUse;
@@ -76,8 +77,8 @@ impl Abort {
             Abort::BodyTooSlow => of(StatusCode::REQUEST_TIMEOUT, TooSlow, Code::NoError, "the request's body came too slowly"),
             Abort::BodyTooLarge(..) => of(StatusCode::PAYLOAD_TOO_LARGE, TooLarge, Code::Cancel, "the request's body is too large"),
             Abort::HandlerTooSlow => of(StatusCode::SERVICE_UNAVAILABLE, CutShort, Code::Cancel, "the answer took too long"),
-            // As other servers say it. A client that still reads learns why it gets no answer.
-            Abort::ClientLeft => of(StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST), CutShort, Code::Cancel, "the client has ended its direction before the answer was ready"),
+            // A client that still reads learns why it gets no answer.
+            Abort::ClientLeft => of(StatusCode::from_u16(CLIENT_LEFT).unwrap_or(StatusCode::BAD_REQUEST), CutShort, Code::Cancel, "the client has ended its direction before the answer was ready"),
             Abort::WriteTooSlow => of(StatusCode::SERVICE_UNAVAILABLE, CutShort, Code::Cancel, "the answer was not taken in time"),
             Abort::BodyFailed => of(StatusCode::INTERNAL_SERVER_ERROR, CutShort, Code::Internal, "a response's body failed"),
             Abort::BodyPanicked => of(StatusCode::INTERNAL_SERVER_ERROR, CutShort, Code::Internal, "a response's body panicked"),

@@ -17,7 +17,7 @@ pub(super) struct LogLine {
 }
 
 /// The status in the access log of a request whose client has left, as other servers write it.
-const CLIENT_LEFT: u16 = 499;
+pub(super) const CLIENT_LEFT: u16 = 499;
 
 impl LogLine {
     /// Copies these parts from a request's head, which was received at `since`.

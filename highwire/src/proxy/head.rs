@@ -72,7 +72,7 @@ impl FromRequest for Incoming {
             Peer::Internet(address, _) => Some(address),
             Peer::Local => None,
         };
-        // Nobody waits for the answer of an upstream when the client has left.
+        // The upstream should stop working on the request as soon as the client has left.
         request.hooks.disconnect().set(OnDisconnect::CancelAtOnce);
         let interims = match request.version() {
             http::Version::HTTP_10 => None,

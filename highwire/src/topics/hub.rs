@@ -119,7 +119,7 @@ impl Hub {
         Ok(id)
     }
 
-    /// Returns true if so much waits to be delivered on a worker that nobody should publish more.
+    /// Returns true if so much waits to be delivered on a worker that publishers must be held up.
     pub(crate) fn is_behind(&self) -> bool {
         self.mailboxes.load().iter().any(|mailbox| mailbox.is_behind())
     }
@@ -360,7 +360,7 @@ impl Hub {
     fn tell(&self, topic: &Arc<str>, told: &mut HashSet<Arc<str>>) -> usize {
         let Some(broker) = &self.broker else { return 0 };
         let members = lock(&self.presence).here(topic);
-        // Nobody has to hear that one who came and left at once is not there.
+        // If all members have left before other machines were told of them, there is nothing to tell.
         if !members.is_empty() {
             told.insert(topic.clone());
         } else if !told.remove(topic) {
@@ -421,7 +421,7 @@ struct News {
 
 #[derive(Default)]
 struct Gathered {
-    /// The topics, each with true if others are told, and false if they are asked.
+    /// The topics. The second value is true if this machine tells others of its members, and false if it asks for theirs.
     topics: BTreeSet<(Arc<str>, bool)>,
     /// The last topic that was taken, so that topics later in the order have their turn.
     last: Option<(Arc<str>, bool)>,

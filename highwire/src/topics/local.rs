@@ -82,7 +82,7 @@ impl Mailbox {
         }
     }
 
-    /// Returns true if so much waits that nobody should publish more.
+    /// Returns true if so much waits that publishers must be held up.
     pub(super) fn is_behind(&self) -> bool {
         self.items.load(Ordering::Relaxed) > BEHIND_ITEMS || self.bytes.load(Ordering::Relaxed) > BEHIND_BYTES
     }

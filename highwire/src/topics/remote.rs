@@ -2,7 +2,7 @@
 //!
 //! Messages wait in a queue. Filters do not: the topics record which filters they want, and the thread brings the broker to
 //! that state, in batches, beside the messages. Peers who join and leave faster than the broker follows cause no queue, and
-//! nobody's message waits for them.
+//! messages do not wait for them.
 
 use super::broker::{BrokerError, Link};
 use super::hub::lock;

@@ -222,17 +222,15 @@ impl State {
             dropped.fetch_add(1, Ordering::Relaxed);
         }
         while self.is_full(published) {
-            let oldest = self.waiting.as_ref().map(|waiting| waiting.replayed.0);
-            let oldest = oldest.filter(|&at| self.waiting.as_ref().is_some_and(|waiting| at < waiting.messages.len()));
+            if policy == SlowReader::Disconnect {
+                return self.cut(published);
+            }
             dropped.fetch_add(1, Ordering::Relaxed);
-            match (policy, oldest) {
-                (SlowReader::Disconnect, _) => {
-                    dropped.fetch_sub(1, Ordering::Relaxed);
-                    return self.cut(published);
-                }
+            let waiting = self.waiting.as_ref().filter(|waiting| waiting.replayed.0 < waiting.messages.len());
+            match (policy, waiting.map(|waiting| waiting.replayed.0)) {
                 (SlowReader::DropOldest | SlowReader::LatestOnly, Some(oldest)) => self.remove(oldest),
-                // The messages of the receiver's other subscriptions leave no room.
-                (SlowReader::DropNewest, _) | (_, None) => {
+                // The new one is dropped by the topic's setting, or because the receiver's other subscriptions leave no room.
+                _ => {
                     self.missed = true;
                     return;
                 }

@@ -120,7 +120,7 @@ impl Tree {
         tree.here.add(subscriber)
     }
 
-    /// Removes a subscriber, and what is not needed without it.
+    /// Removes a subscriber, and the empty places that it leaves.
     pub(super) fn remove(&mut self, filter: &str, key: Key) {
         if has_wildcard(filter) {
             return self.wildcards.remove(filter, key);

@@ -493,7 +493,7 @@ fn keep_deflater(deflater: Box<Deflater>) {
     });
 }
 
-/// Deflates a message by itself, with a deflater of this worker.
+/// Deflates a message without the window of earlier ones, with a deflater of this worker.
 pub(super) fn deflate_alone(message: &[u8], level: u32, window_bits: u8) -> Vec<u8> {
     let mut deflater = take_deflater(level, window_bits);
     let deflated = deflater.deflate(message);

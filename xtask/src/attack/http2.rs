@@ -72,9 +72,20 @@ fn crumbs() -> Vec<u8> {
     [block, vec![0xbe; 89]].concat()
 }
 
-fn get(stream: u32, out: &mut Vec<u8>) {
+pub(super) fn get(stream: u32, out: &mut Vec<u8>) {
     headers(out, END_STREAM, stream, GET_HELLO);
 }
+
+/// Pairs of requests, of which the second is reset.
+pub(super) const PACED_RESETS: Payload = Payload::Streams {
+    open: 60,
+    step: 2,
+    request: |stream, out| {
+        get(stream, out);
+        get(stream + 2, out);
+        reset(out, stream + 2);
+    },
+};
 
 pub(super) const ATTACKS: &[Attack] = &[
     // Short-lived streams.
@@ -93,15 +104,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         name: "http2-paced-reset",
         what: "Pairs of GETs, 60 at a time; the first is answered and the second reset, so that no allowance for \
                resets runs out.",
-        payload: Payload::Streams {
-            open: 60,
-            step: 2,
-            request: |stream, out| {
-                get(stream, out);
-                get(stream + 2, out);
-                reset(out, stream + 2);
-            },
-        },
+        payload: PACED_RESETS,
         ..BASE
     },
     Attack {

@@ -5,6 +5,7 @@ use super::frames::{
     END_STREAM, GET_HELLO, GET_STREAM, POST_UPLOAD, headers, numbers, opening, opening_with, reset, string,
 };
 use super::http1::{SMUGGLED, announced, chunked, get, get_with, post};
+use super::http2;
 use super::spec::{
     self, Attack, Data, End, MOST_STREAMS, Pace, Payload, Protocol, Reading, Target, Then, WRITE_BYTES, filled,
 };
@@ -46,10 +47,6 @@ pub(super) fn get_evil() -> Vec<u8> {
     block
 }
 
-fn get_hello(stream: u32, out: &mut Vec<u8>) {
-    headers(out, END_STREAM, stream, GET_HELLO);
-}
-
 pub(super) const ATTACKS: &[Attack] = &[
     // Requests.
     Attack {
@@ -67,7 +64,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "proxy-http2-requests",
         what: "GETs of /hello, 100 at a time; every answer is read.",
-        payload: Payload::Streams { open: 100, step: 1, request: get_hello },
+        payload: Payload::Streams { open: 100, step: 1, request: http2::get },
         ..BASE2
     },
     Attack {
@@ -75,7 +72,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         what: "GETs of /hello, each followed by RST_STREAM.",
         payload: Payload::Numbered(|round, out| {
             for stream in numbers(round, 500) {
-                get_hello(stream, out);
+                http2::get(stream, out);
                 reset(out, stream);
             }
         }),
@@ -85,15 +82,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         name: "proxy-http2-paced-reset",
         what: "Pairs of GETs, 60 at a time; the first is answered and the second reset, so that no allowance for \
                resets runs out.",
-        payload: Payload::Streams {
-            open: 60,
-            step: 2,
-            request: |stream, out| {
-                get_hello(stream, out);
-                get_hello(stream + 2, out);
-                reset(out, stream + 2);
-            },
-        },
+        payload: http2::PACED_RESETS,
         ..BASE2
     },
     // Clients that leave.

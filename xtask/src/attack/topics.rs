@@ -4,7 +4,8 @@ use super::frames::{self, DATA, numbers, opening};
 use super::spec::{self, Attack, Data, End, MOST_STREAMS, Pace, Payload, Protocol, Reading, Then, filled};
 use super::websocket_frames::{FIN, TEXT, chat, connect, connect_all, frame, join, upgrade};
 
-const BASE: Attack = Attack { protocol: Protocol::WebSocket, opening: || join("attack", "a"), ..spec::BASE };
+/// The defaults: a member of one room.
+pub(super) const BASE: Attack = Attack { protocol: Protocol::WebSocket, opening: || join("attack", "a"), ..spec::BASE };
 
 /// The longest message that the chat takes.
 fn long_message() -> Vec<u8> {
@@ -12,9 +13,18 @@ fn long_message() -> Vec<u8> {
 }
 
 /// A message of control characters, each of which takes six bytes in JSON.
-fn control_characters() -> Vec<u8> {
+pub(super) fn control_characters() -> Vec<u8> {
     frame(FIN | TEXT, &[1; 2000])
 }
+
+/// Joins of one room.
+pub(super) const JOINS: Attack = Attack {
+    what: "Joins of one room on many connections, each of which the client closes when the server has answered.",
+    numbered_opening: |number| join("attack", &format!("n{number}")),
+    opening: Vec::new,
+    end: End::Answer,
+    ..BASE
+};
 
 pub(super) const ATTACKS: &[Attack] = &[
     Attack {
@@ -81,21 +91,12 @@ pub(super) const ATTACKS: &[Attack] = &[
         ..BASE
     },
     // Members.
-    Attack {
-        name: "topics-joins",
-        what: "Joins of one room on many connections, each of which the client closes when the server has answered.",
-        numbered_opening: |number| join("attack", &format!("n{number}")),
-        opening: Vec::new,
-        end: End::Answer,
-        ..BASE
-    },
+    Attack { name: "topics-joins", ..JOINS },
     Attack {
         name: "topics-joins-rooms",
         what: "As topics-joins, with a new room on each connection.",
         numbered_opening: |number| join(&format!("r{number}"), "a"),
-        opening: Vec::new,
-        end: End::Answer,
-        ..BASE
+        ..JOINS
     },
     Attack {
         name: "topics-http2-members",

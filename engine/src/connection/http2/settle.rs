@@ -28,8 +28,8 @@ impl Connection {
             return self.no_memory(worker, out);
         }
         if self.transport.ended && self.transport.link.is_none() && self.transport.work.is_unfinished() {
-            // Nobody waits for the answers to what is not parsed yet. A flood of clients that send much and leave must not
-            // keep the worker busy behind their backs.
+            // The client has left, so the server drops the requests that are not parsed yet. Otherwise clients that send
+            // much and leave would keep the worker busy.
             self.transport.unread = Vec::new();
             self.transport.work.drop_unread();
         }
@@ -93,7 +93,7 @@ impl Connection {
 
     /// Resets the streams that can no longer complete after the peer's end, because they wait for the rest of a request
     /// or for a window. Otherwise they would hold memory until their deadlines. Also resets the streams whose answer is not
-    /// ready: a client of HTTP/2 keeps its direction open, so nobody waits for them.
+    /// ready: a client of HTTP/2 that ends its direction has left.
     fn end_hopeless(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let Some(http2) = &mut self.http2 else { return };
         for place in 0..http2.active.len() {
