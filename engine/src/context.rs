@@ -43,7 +43,7 @@ pub(crate) struct Context {
     /// True if the worker serves many connections, and not one after the other.
     serves_many: bool,
     /// The number of the worker's turn.
-    turn: Cell<u64>,
+    turn: Cell<u32>,
     /// The tasks that are woken when the next turn begins.
     next_turn: RefCell<Vec<Waker>>,
     /// True if the server stops, and the tasks that wait for that.
@@ -199,8 +199,8 @@ impl Context {
     }
 
     /// Begins a turn: wakes the tasks that have waited for it.
-    pub(crate) fn begin_turn(&self) {
-        self.turn.set(self.turn.get() + 1);
+    pub(crate) fn begin_turn(&self, turn: u32) {
+        self.turn.set(turn);
         for waker in self.next_turn.borrow_mut().drain(..) {
             waker.wake();
         }
@@ -435,11 +435,11 @@ pub fn now() -> Instant {
     with(|context| context.now.get())
 }
 
-/// Returns the number of the worker's turn, for code that does a bounded amount of work per turn.
+/// Returns the number of the worker's turn, which wraps, for code that does a bounded amount of work per turn.
 ///
 /// # Panics
 /// Panics if no worker runs on this thread.
-pub fn turn() -> u64 {
+pub fn turn() -> u32 {
     with(|context| context.turn.get())
 }
 

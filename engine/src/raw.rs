@@ -531,8 +531,8 @@ impl RawWriter {
         Poll::Ready(Ok(()))
     }
 
-    /// Polls until fewer than 64 KiB (4 KiB if much waits for other peers) wait for the peer, or the connection is broken. A task other than the one that
-    /// writes may wait here at the same time, so that it can answer the peer.
+    /// Polls until fewer than 64 KiB (4 KiB if much waits for other peers) wait for the peer, or the connection is broken. A
+    /// task other than the one that writes may wait here at the same time, so that it can answer the peer.
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut raw = self.raw.borrow_mut();
         if raw.outgoing_held() < most_written() || raw.is_broken() {

@@ -31,6 +31,7 @@ use self::transport::Transport;
 use crate::exchange::{Exchange, Intake, Tunnel, most_incoming};
 use crate::raw::{Raw, RawStream};
 use crate::service::Service;
+use crate::shared::Shared;
 use crate::worker::WorkerContext;
 use highwire_io::{Op, Peer, Queue, SocketId};
 use highwire_proto::{Head, Role, h1};
@@ -117,9 +118,12 @@ impl Connection {
         self.transport.phase == Phase::Gone
     }
 
-    /// Returns true if a task of ours has opened the connection.
-    pub(crate) fn is_outgoing(&self) -> bool {
-        self.transport.is_outgoing
+    /// Stops counting the connection, because it has ended.
+    pub(crate) fn dismiss(&self, shared: &Shared) {
+        shared.dismiss(self.peer());
+        if self.transport.is_outgoing {
+            shared.dismiss_opened();
+        }
     }
 
     pub(crate) fn is_secure(&self) -> bool {

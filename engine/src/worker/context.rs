@@ -137,7 +137,7 @@ impl<S: Service> WorkerContext<S> {
     pub(crate) fn begin_turn(&mut self) {
         self.turn = self.turn.wrapping_add(1);
         self.reserve = RESERVE_A_TURN;
-        self.context.begin_turn();
+        self.context.begin_turn(self.turn);
     }
 
     /// Sets the clock to `now`, allows the TLS handshakes of a turn, and adds the counted requests to the server's

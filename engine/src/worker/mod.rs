@@ -302,10 +302,7 @@ impl<D: Driver, S: Service> Drop for Worker<D, S> {
         let _entered = self.state.cx.context.clone().enter();
         for connection in self.state.connections.iter_mut().filter_map(Option::as_mut) {
             connection.cut(&mut self.state.cx, &mut self.queue);
-            self.state.cx.shared.dismiss(connection.peer());
-            if connection.is_outgoing() {
-                self.state.cx.shared.dismiss_opened();
-            }
+            connection.dismiss(&self.state.cx.shared);
             self.state.cx.share.give(CONNECTION_BYTES);
         }
         self.state.connections.clear();

@@ -234,10 +234,7 @@ impl<S: Service> WorkerState<S> {
             quiet::log!(Panic, error, "a handler panicked when its connection ended");
         }
         self.cx.deadlines.clear(id.index);
-        self.cx.shared.dismiss(connection.peer());
-        if connection.is_outgoing() {
-            self.cx.shared.dismiss_opened();
-        }
+        connection.dismiss(&self.cx.shared);
         self.cx.share.give(CONNECTION_BYTES);
         self.count -= 1;
         if self.count == 0 && self.connections.len() > CONNECTIONS_KEPT {

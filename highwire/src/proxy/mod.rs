@@ -309,9 +309,10 @@ impl Shared {
                 }
             };
             let is_whole = !had_stream || matches!(content, Content::Stream(_));
-            let is_lost = failure.is_lost() || matches!(failure, Failure::TimedOut(Stage::Head));
+            let is_timed_out = matches!(failure, Failure::TimedOut(Stage::Head));
+            let is_lost = failure.is_lost() || is_timed_out;
             let may = failure.is_unsent() || is_refused(&failure) || (is_lost && incoming.is_idempotent());
-            let has_time = !is_timed_out(&failure) || here.has_another(&tried);
+            let has_time = !is_timed_out || here.has_another(&tried);
             if !may || !is_whole || attempts >= self.retries || !has_time || !here.may_retry() {
                 return refused(&failure, &incoming, &chosen);
             }
@@ -386,10 +387,6 @@ fn is_refused(failure: &Failure) -> bool {
             | Failure::TooManyWaiting
             | Failure::TimedOut(Connect | Handshake | Pool | Resolve)
     )
-}
-
-fn is_timed_out(failure: &Failure) -> bool {
-    matches!(failure, Failure::TimedOut(Stage::Head))
 }
 
 /// Returns the response to a request that no upstream has answered, and logs what has failed.

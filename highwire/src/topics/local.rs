@@ -108,7 +108,7 @@ pub(super) struct Local {
     /// The item of which an earlier turn has made a part of the deliveries.
     unfinished: RefCell<Option<Delivery>>,
     /// The last turn, and the number of deliveries that may be made in it.
-    turn: Cell<u64>,
+    turn: Cell<u32>,
     left: Cell<usize>,
 }
 
