@@ -174,6 +174,8 @@ fn fields(table: &mut Table) {
         ("an empty value", "A:"),
         ("bytes above 127", "A: \u{e9}"),
         ("each character of a token", "!#$%&'*+-.^_`|~09azAZ: b"),
+        ("a space before the colon", "A : b"),
+        ("blanks before the colon", "A \t : b"),
         ("a repeated field", "A: b\r\nA: c"),
         ("a field in several cases", "CoNtEnT-tYpE: text/plain"),
         ("two cookies", "Set-Cookie: a=b\r\nSet-Cookie: c=d"),
@@ -183,8 +185,6 @@ fn fields(table: &mut Table) {
         table.add(name, format!("{HEAD}{line}\r\n{ok}"), Stays, "200 ok", true);
     }
     for (name, line, error) in [
-        ("a space before the colon", "A : b", "SpaceBeforeColon"),
-        ("a tab before the colon", "A\t: b", "SpaceBeforeColon"),
         ("no name", ": b", "InvalidFieldName"),
         ("no colon", "A b", "SpaceBeforeColon"),
         ("a space in the name", "A B: c", "SpaceBeforeColon"),
@@ -208,6 +208,7 @@ fn fields(table: &mut Table) {
 fn lengths(table: &mut Table) {
     for (name, lines, error) in [
         ("two equal lengths", "Content-Length: 2\r\nContent-Length: 2", "RepeatedContentLength"),
+        ("two lengths, one with a blank", "Content-Length: 2\r\nContent-Length : 3", "RepeatedContentLength"),
         ("two lengths", "Content-Length: 2\r\nContent-Length: 3", "RepeatedContentLength"),
         ("a list of lengths", "Content-Length: 2, 2", "InvalidContentLength"),
         ("a negative length", "Content-Length: -2", "InvalidContentLength"),

@@ -281,6 +281,18 @@ fn a_failing_upstream_is_reported_and_never_hidden_after_a_byte() {
 }
 
 #[test]
+fn white_space_before_a_colon_is_removed_from_responses() {
+    let (upstream, _) = says(b"HTTP/1.1 200 OK\r\nContent-Length : 2\r\nA \t: b\r\n\r\nok and more");
+    let (front, url) = serve(App::new().proxy("/", Proxy::to([&upstream]).expect("a proxy")));
+    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).expect("a connection");
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("a server");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).expect("text");
+    assert!(reply.to_lowercase().contains("\r\na: b\r\n") && reply.ends_with("\r\n\r\nok"), "{reply}");
+    stop([front]);
+}
+
+#[test]
 fn a_slow_upstream_is_a_504() {
     let (behind, upstream) = serve(App::new().get("/", async || {
         highwire::time::sleep(Duration::from_secs(30)).await;

@@ -65,6 +65,25 @@ fn a_stop_does_not_wait_for_more_requests_behind_an_answer_that_is_taken_slowly(
 }
 
 #[test]
+fn a_connection_drops_4_mib_behind_its_last_answer_and_then_receives_nothing() {
+    let mut play = Play::new(app());
+    play.send(b"GET / HTTP/1.1\r\nHost : a\r\n\r\n");
+    assert_eq!(play.status(), "400");
+    let part = [0; 4096];
+    let (mut dropped, most) = (0, 8 << 20);
+    while dropped < most {
+        match play.client.send(&part) {
+            0 => break,
+            sent => dropped += sent,
+        }
+        play.settle(true);
+    }
+    assert!((4 << 20..5 << 20).contains(&dropped), "{dropped} bytes");
+    assert_eq!((play.ended.take(), play.worker.connections()), (Some(Arrived::End), 1));
+    assert_eq!(play.seconds_to_the_end(false, |_| {}), 2);
+}
+
+#[test]
 fn a_protocol_that_is_accepted_late_hears_of_the_end_behind_its_bytes() {
     let mut play = Play::new(app());
     play.client.send(&[upgrade("/late", "echo"), b"hello, ".to_vec()].concat());

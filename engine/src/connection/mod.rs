@@ -147,7 +147,7 @@ impl Connection {
         queue: &mut Queue,
     ) {
         if self.transport.is_ending() {
-            return;
+            return self.received_late(bytes.len(), queue);
         }
         if self.transport.phase == Phase::Proxy {
             return self.received_proxied(bytes, worker, head, queue);

@@ -83,7 +83,7 @@ impl Job for RequestHead<'_> {
         let Some(at) = request_line::<S>(line, start, limits, head)? else {
             return if too_long || full { Err(line_too_long(line, start)) } else { Ok(None) };
         };
-        match fields(&mut cursor, bytes, at, limits, head)? {
+        match fields::<false>(&mut cursor, bytes, at, limits, head)? {
             None if full => Err(Error::HeadTooLarge),
             end => Ok(end),
         }
@@ -211,7 +211,7 @@ impl Job for ResponseHead<'_> {
         head.clear();
         let at = status_line::<S>(bytes, head)?;
         let end = match at {
-            Some(at) => fields(&mut S::Cursor::new(bytes, at), bytes, at, limits, head)?,
+            Some(at) => fields::<true>(&mut S::Cursor::new(bytes, at), bytes, at, limits, head)?,
             None => None,
         };
         match end {
@@ -261,16 +261,18 @@ impl Job for TrailerSection<'_> {
         let TrailerSection { bytes, most, limits, head } = self;
         let (bytes, full) = within(bytes, most);
         head.clear();
-        match fields(&mut S::Cursor::new(bytes, 0), bytes, 0, limits, head)? {
+        match fields::<false>(&mut S::Cursor::new(bytes, 0), bytes, 0, limits, head)? {
             None if full => Err(Error::TrailersTooLarge),
             end => Ok(end),
         }
     }
 }
 
-/// Parses field lines and the empty line. Returns the index after it, or `None` if more bytes are needed.
+/// Parses field lines and the empty line. Returns the index after it, or `None` if more bytes are needed. With `BLANKS`,
+/// drops white space between a name and its colon, as RFC 9112 section 5.1 asks a proxy to do in a response. In a
+/// request that is an error.
 #[inline(always)]
-fn fields<'b>(
+fn fields<'b, const BLANKS: bool>(
     cursor: &mut impl Cursor<'b>,
     bytes: &'b [u8],
     from: usize,
@@ -281,15 +283,16 @@ fn fields<'b>(
     loop {
         let line = at;
         let name_end = cursor.name_end(at);
-        let Some(&delimiter) = bytes.get(name_end) else {
-            return if name_end - line > limits.field_bytes as usize { Err(Error::FieldTooLong) } else { Ok(None) };
+        let colon = if BLANKS && name_end != line { after_blanks(bytes, name_end) } else { name_end };
+        let Some(&delimiter) = bytes.get(colon) else {
+            return if colon - line > limits.field_bytes as usize { Err(Error::FieldTooLong) } else { Ok(None) };
         };
         if delimiter != b':' || name_end == line {
             if name_end != line {
                 if name_end - line > limits.field_bytes as usize {
                     return Err(Error::FieldTooLong);
                 }
-                return Err(if matches!(delimiter, b' ' | b'\t') {
+                return Err(if matches!(bytes[name_end], b' ' | b'\t') {
                     Error::SpaceBeforeColon
                 } else {
                     Error::InvalidFieldName
@@ -297,10 +300,7 @@ fn fields<'b>(
             }
             return end_of_fields(bytes, line);
         }
-        at = name_end + 1;
-        while let Some(b' ' | b'\t') = bytes.get(at) {
-            at += 1;
-        }
+        at = after_blanks(bytes, colon + 1);
         let value_start = at;
         at = cursor.value_end(at);
         if at - line > limits.field_bytes as usize {
@@ -325,6 +325,15 @@ fn fields<'b>(
         head.fields.push(Field { name: Span::new(line, name_end), value: Span::new(value_start, value_end), known });
         at += 2;
     }
+}
+
+/// Returns the index of the first byte from `at` on that is no space and no tab.
+#[inline(always)]
+fn after_blanks(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(b' ' | b'\t') = bytes.get(at) {
+        at += 1;
+    }
+    at
 }
 
 /// Handles a line that does not begin with a field name, and so must be the empty line. Returns the index after the
