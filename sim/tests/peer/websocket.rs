@@ -85,8 +85,9 @@ impl Client {
         let mut text = Vec::new();
         loop {
             let received = self.ws.receive(&mut self.window).expect("the server's frames are valid");
+            let mut is_over = false;
             match received.event {
-                Event::NeedMore => break,
+                Event::NeedMore => is_over = true,
                 Event::Data { bytes, is_last, compressed, .. } => {
                     text.extend_from_slice(bytes);
                     if is_last {
@@ -110,6 +111,9 @@ impl Client {
             }
             let consumed = received.consumed;
             self.window.drain(..consumed);
+            if is_over {
+                break;
+            }
         }
         events.extend(end.map(str::to_owned));
         events
