@@ -76,6 +76,9 @@ const CONNECTIONS: usize = 4096;
 /// The time after which an upstream that answers nothing is taken to hang, if the request can be sent to another one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The time after which a request whose upstream hangs looks again whether there is another upstream.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// The most further attempts for one request.
 const RETRIES: usize = 2;
 
@@ -337,13 +340,16 @@ impl Shared {
             if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
                 return Poll::Ready(answer);
             }
-            if let Some(over) = &mut patience
-                && Pin::new(over).poll(cx).is_ready()
+            while let Some(over) = &mut patience
+                && Pin::new(&mut *over).poll(cx).is_ready()
             {
-                patience = None;
-                if chosen.is_silent() && has_another() {
+                let silence = chosen.silence();
+                if silence >= self.patience && has_another() {
                     return Poll::Ready(Err((Failure::TimedOut(Stage::Head), None)));
                 }
+                // It has answered other requests meanwhile, or there is no other upstream now.
+                let rest = self.patience.saturating_sub(silence);
+                *over = sleep(if rest.is_zero() { AGAIN } else { rest });
             }
             Poll::Pending
         })

@@ -394,6 +394,11 @@ impl Chosen {
         self.upstream.answered_at.get() < self.begun
     }
 
+    /// Returns the time since this request began, or since the upstream's last answer to another one.
+    pub(super) fn silence(&self) -> Duration {
+        context::now().since(self.begun.max(self.upstream.answered_at.get()))
+    }
+
     /// Records that there was no answer.
     pub(super) fn failed(&mut self, failure: &Failure) {
         self.end_try();

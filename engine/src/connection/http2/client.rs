@@ -67,6 +67,10 @@ impl Http2 {
 const SILENCE_TICKS: u32 = 10 * TICKS_A_SECOND;
 const PING_TICKS: u32 = 2 * TICKS_A_SECOND;
 
+/// The time of silence after which a request that is given up casts doubt on the server. A requester with a shorter limit
+/// than [`SILENCE_TICKS`] would otherwise never learn that the server hangs.
+const DOUBT_TICKS: u32 = TICKS_A_SECOND;
+
 impl Http2 {
     /// Asks a server that has not sent what was due in time whether it lives.
     pub(in crate::connection) fn doubt(&mut self, worker: &WorkerContext<impl Service>, out: &mut Out<'_>) {
@@ -267,6 +271,9 @@ impl Transport {
             active.is_asked && (active.exchange.is_unwanted() || active.exchange.incoming.is_let_go())
         });
         if is_unwanted {
+            if self.link.is_some() && worker.tick.saturating_sub(http2.heard) >= DOUBT_TICKS {
+                http2.doubt(worker, out);
+            }
             http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
             http2.forget(stream, worker);
         }
