@@ -72,6 +72,7 @@ mod spares;
 mod spawn_blocking;
 mod stats;
 mod trailers;
+mod trimming;
 mod worker;
 
 pub use body::Body;

@@ -8,6 +8,7 @@ use super::service::MakeService;
 use super::shared::{RESERVED_DESCRIPTORS, Shared};
 use super::stats::Stats;
 use super::worker::Worker;
+use crate::trimming::Trimming;
 use crate::{Error, Result};
 use highwire_io::wake::Notifier;
 use highwire_io::{Address, Driver, Listener, Readiness, Uring};
@@ -483,42 +484,12 @@ impl Handle {
 struct Watch {
     /// The beat of each worker at the last check, and the number of checks in a row that found the same beat.
     last: Vec<(u64, u32)>,
-    /// The least number of bytes that the process has held since the last pass over the heap, beyond what is charged.
-    least: usize,
-    /// The number of checks in a row at which it held much more than that.
-    looks: u32,
+    trimming: Trimming,
 }
 
-/// The number of checks in a row with much unused memory after which it is returned to the system. They take a second (less
-/// if `Timeouts::stall` is short), so that a fluctuating load does not cost a pass over the heap each time.
-const LOOKS_A_TRIM: u32 = 20;
-
-/// The least number of bytes that a pass over the heap must promise, and the part of what is left after a pass. (A program
-/// may hold memory of its own, which is not charged and cannot be returned.)
-const LEAST_FREED: usize = 4 * 1024 * 1024;
-const LEAST_PART: usize = 8;
-
 impl Watch {
-    /// Returns freed heap memory to the system if the process has held much more than is charged to the budget for a
-    /// second. What was charged once does not matter: much of the memory that peers cause is not charged, such as that of
-    /// the gaps between used blocks.
-    fn trim(&mut self, handle: &Handle) {
-        let Some(held) = highwire_io::memory::resident() else { return };
-        let beyond = held.saturating_sub(handle.shared.budget.used());
-        if self.least == 0 || beyond < self.least {
-            self.least = beyond;
-        }
-        let is_much = beyond - self.least >= LEAST_FREED.max(self.least / LEAST_PART);
-        self.looks = if is_much { self.looks + 1 } else { 0 };
-        if self.looks == LOOKS_A_TRIM {
-            highwire_io::memory::trim();
-            let held = highwire_io::memory::resident().unwrap_or_default();
-            (self.least, self.looks) = (held.saturating_sub(handle.shared.budget.used()), 0);
-        }
-    }
-
     fn look(&mut self, handle: &Handle) {
-        self.trim(handle);
+        self.trimming.check(&handle.shared.budget);
         let stall = handle.shared.config().timeouts.stall;
         if stall.is_zero() {
             return;

@@ -61,7 +61,6 @@ pub(super) const ATTACKS: &[Attack] = &[
         opening: || [upgrade("/ws"), frame(BINARY, b"")].concat(),
         payload: Payload::Same(|| filled(&frame(CONTINUATION, &[b'x'; 16]))),
         body_bytes: 16 * MIB,
-        known: Some("9 to 15 MiB of the heap stay with the process after the peak; the cause is not found yet"),
         ..BASE
     },
     Attack {
@@ -89,7 +88,6 @@ pub(super) const ATTACKS: &[Attack] = &[
         opening: || [upgrade("/ws"), frame(TEXT, &[b'x'; 16])].concat(),
         payload: Payload::Same(|| filled(&[frame(FIN | PING, b"x"), frame(CONTINUATION, &[b'x'; 16])].concat())),
         body_bytes: 16 * MIB,
-        known: Some("9 to 15 MiB of the heap stay with the process after the peak; the cause is not found yet"),
         ..BASE
     },
     // Compression.

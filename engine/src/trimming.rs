@@ -1,0 +1,97 @@
+//! Decides when freed heap memory is returned to the system.
+
+use crate::budget::Budget;
+
+/// The number of checks in a row with much unused memory after which it is returned to the system. They take a second (less
+/// if `Timeouts::stall` is short), so that a fluctuating load does not cost a pass over the heap each time.
+const LOOKS_A_TRIM: u32 = 20;
+
+/// The least number of bytes that a pass over the heap must promise, and the part of what is left after a pass. (A program
+/// may hold memory of its own, which is not charged and cannot be returned.)
+const LEAST_FREED: usize = 4 * 1024 * 1024;
+const LEAST_PART: usize = 8;
+
+/// What is known of the heap since the last pass over it.
+#[derive(Debug, Default)]
+pub(crate) struct Trimming {
+    /// The least number of bytes that the process has held since the last pass, beyond what is charged; `None` before the
+    /// first check.
+    least: Option<usize>,
+    /// The number of bytes that the process held after the last pass.
+    after: usize,
+    /// The number of checks in a row at which it held much more than `least`, or much less than `after`.
+    looks: u32,
+}
+
+impl Trimming {
+    /// Returns freed heap memory to the system if there was much of it for a second.
+    pub(crate) fn check(&mut self, budget: &Budget) {
+        let Some(held) = highwire_io::memory::resident() else { return };
+        if self.is_due(held, budget.used()) {
+            highwire_io::memory::trim();
+            self.trimmed(highwire_io::memory::resident().unwrap_or_default(), budget.used());
+        }
+    }
+
+    /// Returns true if the process has held much more than is charged to the budget for a second. What was charged once
+    /// does not matter: much of the memory that peers cause is not charged, such as that of the gaps between used blocks.
+    /// Also returns true if the process holds much less than after the last pass: what was in use then, and kept the pages
+    /// beside it, is free now.
+    fn is_due(&mut self, held: usize, charged: usize) -> bool {
+        // More may be charged than is held, because memory that nobody has written to is not held.
+        let beyond = held.saturating_sub(charged);
+        let least = self.least.map_or(beyond, |least| least.min(beyond));
+        self.least = Some(least);
+        let is_much = beyond - least >= LEAST_FREED.max(least / LEAST_PART);
+        let has_fallen = self.after.saturating_sub(held) >= LEAST_FREED;
+        self.looks = if is_much || has_fallen { self.looks + 1 } else { 0 };
+        self.looks >= LOOKS_A_TRIM
+    }
+
+    /// Records what the process holds after a pass.
+    fn trimmed(&mut self, held: usize, charged: usize) {
+        *self = Trimming { least: Some(held.saturating_sub(charged)), after: held, looks: 0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1024 * 1024;
+
+    /// Returns true if a pass is due within so many checks.
+    fn is_due_within(trimming: &mut Trimming, checks: u32, held: usize, charged: usize) -> bool {
+        (0..checks).any(|_| trimming.is_due(held, charged))
+    }
+
+    #[test]
+    fn a_pass_follows_a_second_with_much_unused_memory() {
+        let mut trimming = Trimming::default();
+        assert!(!is_due_within(&mut trimming, 100, 5 * MIB, 0), "the program's own memory");
+        assert!(!is_due_within(&mut trimming, 100, 60 * MIB, 55 * MIB), "in use");
+        assert!(!is_due_within(&mut trimming, LOOKS_A_TRIM - 1, 60 * MIB, 0));
+        assert!(!trimming.is_due(8 * MIB, 0), "it was returned without a pass");
+        assert!(is_due_within(&mut trimming, LOOKS_A_TRIM, 60 * MIB, 0));
+        trimming.trimmed(6 * MIB, 0);
+        assert!(!is_due_within(&mut trimming, 100, 6 * MIB, 0));
+    }
+
+    #[test]
+    fn memory_that_was_charged_and_never_written_to_hides_nothing() {
+        let mut trimming = Trimming::default();
+        assert!(!is_due_within(&mut trimming, 100, 5 * MIB, 0));
+        assert!(!is_due_within(&mut trimming, 100, 300 * MIB, 1600 * MIB));
+        assert!(is_due_within(&mut trimming, LOOKS_A_TRIM, 60 * MIB, 0));
+    }
+
+    #[test]
+    fn another_pass_follows_when_what_was_in_use_is_freed() {
+        let mut trimming = Trimming::default();
+        assert!(!is_due_within(&mut trimming, 100, 5 * MIB, 0));
+        trimming.trimmed(75 * MIB, 0);
+        assert!(is_due_within(&mut trimming, LOOKS_A_TRIM, 40 * MIB, 0));
+        trimming.trimmed(40 * MIB, 0);
+        assert!(!is_due_within(&mut trimming, 100, 38 * MIB, 0));
+    }
+}
