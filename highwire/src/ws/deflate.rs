@@ -8,7 +8,7 @@ use bytes::Bytes;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use highwire_proto::ws::deflate::{Agreement, Parameters, TAIL, WINDOW_BITS_MOST, WINDOW_BITS_TO_SEND};
 use highwire_proto::ws::{Kind, Utf8, code};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// The length in bytes from which messages are compressed by default. Shorter messages become hardly shorter.
 const THRESHOLD_BYTES: usize = 128;
@@ -22,6 +22,10 @@ const SHARED_BYTES: usize = 2 * SLICE_BYTES;
 /// small part of what it costs.
 const LONG_BYTES: usize = 4 * SLICE_BYTES;
 const LONG_LEVEL: u32 = 1;
+
+/// The most such messages that a worker deflates at the same time. It sends others as they are, because each holds up to a
+/// megabyte of deflated bytes and state, and takes 20 ms per MiB.
+const MOST_LONG: usize = 16;
 
 /// The default level.
 pub(super) const LEVEL: u32 = 6;
@@ -47,7 +51,8 @@ thread_local! {
 /// Settings of permessage-deflate for [`WebSocketUpgrade::deflate`](super::WebSocketUpgrade::deflate).
 ///
 /// By default, neither end refers to its earlier messages (no context takeover), messages of 128 bytes or more are
-/// compressed, and the level is 6, or 1 for those of 64 KiB or more. Messages of [topics](crate::topics) of up to 32 KiB are
+/// compressed, and the level is 6, or 1 for those of 64 KiB or more, of which a worker compresses up to 16 at the same time
+/// and sends others as they are. Messages of [topics](crate::topics) of up to 32 KiB are
 /// compressed once for all connections, at level 6, and only for those without context takeover and with the full window;
 /// others get them uncompressed. Of the WebSockets on one HTTP/2 connection, four may have context takeover. A
 /// secret and text of an attacker should not be in the same compressed message, because its length can then reveal the
@@ -139,6 +144,44 @@ struct Deflating {
     at: usize,
     out: Vec<u8>,
     deflater: Box<Deflater>,
+    /// Counts a long message.
+    _long: Option<Long>,
+}
+
+thread_local! {
+    /// The number of long messages that this worker is deflating.
+    static LONG: Cell<usize> = const { Cell::new(0) };
+}
+
+/// One of the long messages that this worker is deflating.
+struct Long;
+
+impl Long {
+    /// Returns `None` if there are [`MOST_LONG`] already.
+    fn new() -> Option<Long> {
+        let count = LONG.get();
+        (count < MOST_LONG).then(|| {
+            LONG.set(count + 1);
+            Long
+        })
+    }
+}
+
+impl Drop for Long {
+    fn drop(&mut self) {
+        LONG.set(LONG.get().saturating_sub(1));
+    }
+}
+
+/// How a message is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// As it is.
+    Plain,
+    /// Deflated at once.
+    Whole,
+    /// Deflated in slices, which has begun.
+    Slices,
 }
 
 /// A message that was deflated in slices.
@@ -236,11 +279,17 @@ impl Codec {
         deflater + inflater + deflating + self.message.rest.as_ref().map_or(0, |rest| rest.bytes.len())
     }
 
-    /// Begins to deflate a long message. [`deflate_slice`](Self::deflate_slice) goes on. Returns false if it is not long, or
-    /// should be sent as it is.
-    pub(super) fn begin(&mut self, kind: Kind, length: usize, message: impl FnOnce() -> Bytes) -> bool {
-        if length <= SLICE_BYTES || length < self.threshold {
-            return false;
+    /// Chooses how a message is sent. Begins to deflate a long one; [`deflate_slice`](Self::deflate_slice) goes on.
+    pub(super) fn begin(&mut self, kind: Kind, length: usize, message: impl FnOnce() -> Bytes) -> Way {
+        if length < self.threshold.max(1) {
+            return Way::Plain;
+        }
+        if length <= SLICE_BYTES {
+            return Way::Whole;
+        }
+        let long = if length < LONG_BYTES { None } else { Long::new() };
+        if length >= LONG_BYTES && long.is_none() {
+            return Way::Plain;
         }
         let deflater = match self.sends_takeover {
             true => self.deflater.take().unwrap_or_else(|| Box::new(Deflater::new(self.level, self.sent_window_bits))),
@@ -250,8 +299,8 @@ impl Codec {
             }
         };
         let (message, out) = (message(), Vec::with_capacity(SLICE_BYTES));
-        self.deflating = Some(Box::new(Deflating { kind, message, at: 0, out, deflater }));
-        true
+        self.deflating = Some(Box::new(Deflating { kind, message, at: 0, out, deflater, _long: long }));
+        Way::Slices
     }
 
     /// Returns true if a message is being deflated.
@@ -288,9 +337,6 @@ impl Codec {
 
     /// Deflates a message. Returns `None` if it should be sent as it is.
     pub(super) fn deflate(&mut self, message: &[u8]) -> Option<Vec<u8>> {
-        if message.len() < self.threshold.max(1) {
-            return None;
-        }
         if self.sends_takeover {
             let own = self.deflater.take();
             let deflater =
@@ -537,7 +583,7 @@ pub(crate) fn check_inflate(input: &[u8]) {
         if let Some(deflated) = sender.deflate(message) {
             assert_eq!(inflate(&mut receiver, &deflated, usize::from(size).max(1)).as_deref(), Some(message));
         }
-        if sender.begin(kind, message.len(), || Bytes::copy_from_slice(message)) {
+        if sender.begin(kind, message.len(), || Bytes::copy_from_slice(message)) == Way::Slices {
             let deflated = std::iter::from_fn(|| Some(sender.deflate_slice())).flatten().next();
             if let Some(deflated) = deflated.and_then(|deflated| deflated.deflated) {
                 assert_eq!(inflate(&mut receiver, &deflated, usize::from(size).max(1)).as_deref(), Some(message));
@@ -602,6 +648,26 @@ mod tests {
                 }
             }
             assert_eq!(codec.held() > 0, takeover, "only context takeover holds memory between messages");
+        }
+    }
+
+    #[test]
+    fn a_worker_deflates_few_long_messages_at_the_same_time() {
+        let message = Bytes::from(text(LONG_BYTES));
+        let mut codecs: Vec<_> = (0..MOST_LONG + 2).map(|_| codec(&Deflate::new())).collect();
+        let mut ways = codecs.iter_mut().map(|codec| codec.begin(Kind::Text, message.len(), || message.clone()));
+        assert!(ways.by_ref().take(MOST_LONG).all(|way| way == Way::Slices));
+        assert!(ways.all(|way| way == Way::Plain));
+        let medium = Bytes::from(text(LONG_BYTES - 1));
+        assert_eq!(codecs[MOST_LONG].begin(Kind::Text, medium.len(), || medium.clone()), Way::Slices);
+        // One is deflated, one is given up, and the connection of a third has ended.
+        while codecs[0].deflate_slice().is_none() {}
+        codecs[1].give_up();
+        drop(codecs.remove(2));
+        for expected in [Way::Slices, Way::Slices, Way::Slices, Way::Plain] {
+            let mut codec = codec(&Deflate::new());
+            assert_eq!(codec.begin(Kind::Text, message.len(), || message.clone()), expected);
+            codecs.push(codec);
         }
     }
 

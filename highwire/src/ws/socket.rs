@@ -1,6 +1,6 @@
 //! A WebSocket connection and its halves.
 
-use super::deflate::{Codec, Deflated, Inflated};
+use super::deflate::{Codec, Deflated, Inflated, Way};
 use super::message::{CloseFrame, Error, Failure, Message, Part};
 use super::receiver::WebSocketReceiver;
 use super::together::Together;
@@ -394,18 +394,18 @@ impl Core {
         }
         let mut out = Vec::new();
         // With context takeover, the peer must get each message that was deflated, so the state is checked before.
+        let mut deflated = None;
         if let Some(codec) = &mut self.codec
             && self.connection.outgoing() == State::Between
             && let Some((kind, bytes)) = message.as_data()
-            && codec.begin(kind, bytes.len(), || message.clone().into_data())
         {
-            return Ok(());
+            deflated = match codec.begin(kind, bytes.len(), || message.clone().into_data()) {
+                Way::Slices => return Ok(()),
+                Way::Whole => codec.deflate(bytes).map(|deflated| (kind, deflated)),
+                Way::Plain => None,
+            };
         }
-        if let Some(codec) = &mut self.codec
-            && self.connection.outgoing() == State::Between
-            && let Some((kind, bytes)) = message.as_data()
-            && let Some(deflated) = codec.deflate(bytes)
-        {
+        if let Some((kind, deflated)) = deflated {
             out.reserve_exact(header_bytes(deflated.len(), !self.connection.is_server()) + deflated.len());
             self.connection.send_deflated(kind, &deflated, &mut out)?;
             return Ok(self.writer.queue(out.into())?);
