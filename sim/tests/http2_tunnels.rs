@@ -4,7 +4,7 @@
 mod peer;
 
 use highwire::{App, Method, RawStream, Upgrade};
-use highwire_proto::h2::Code;
+use highwire_proto::h2::{Bounds, Code};
 use peer::{Play, SECOND, Weather, in_all_weathers};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -186,5 +186,40 @@ fn every_end_is_seen() {
         let seconds = play.seconds_to_the_stop();
         assert!(seconds <= 5, "{seconds} seconds");
         assert_eq!((seen(), play.peers[0].answer(stopped).ended), (vec!["end".to_string()], true));
+    });
+}
+
+/// Returns true if the worker waits for an event or for a later moment.
+fn is_waiting(play: &mut Play) -> bool {
+    play.worker.turn(None).expect("a turn");
+    play.worker.driver().until().is_none_or(|until| until > play.network.now())
+}
+
+#[test]
+fn tunnels_that_wait_for_their_windows_leave_the_worker_idle() {
+    in_all_weathers(|weather| {
+        let mut play = Play::new(app(), weather);
+        // As many streams as the connection may have, each with a window of 8 bytes.
+        play.connect(Bounds { stream_window: 8, ..Bounds::default() });
+        play.peers[0].credits = false;
+        play.settle();
+        let streams: Vec<_> = (0..100).map(|_| play.peers[0].connect(Some("echo"), "/echo")).collect();
+        play.settle();
+        assert!(is_waiting(&mut play));
+        streams.iter().for_each(|stream| play.peers[0].push(*stream, pattern(20), false));
+        play.settle();
+        assert!(streams.iter().all(|stream| play.peers[0].answer(*stream).body == pattern(20)[..8]));
+        assert!(is_waiting(&mut play));
+        assert_eq!(play.get("/hello").status, 200);
+        // The rest follows when the windows open.
+        play.peers[0].credits = true;
+        let returned: Vec<_> = streams.iter().map(|stream| (*stream, 8)).collect();
+        for (stream, used) in returned {
+            let peer = &mut play.peers[0];
+            peer.http.used(stream, used, &mut peer.out);
+        }
+        play.settle();
+        assert!(streams.iter().all(|stream| play.peers[0].answer(*stream).body == pattern(20)));
+        play.end();
     });
 }

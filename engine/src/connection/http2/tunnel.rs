@@ -154,7 +154,11 @@ impl Transport {
         let is_finished = raw.is_finished();
         drop(raw);
         if active.exchange.outgoing.is_streaming() && has_something {
-            http2.schedule(stream);
+            // A stream that waits for its window is scheduled when the window opens.
+            let waits = !active.pending.is_empty();
+            if !waits || http2.http.capacity(stream) > 0 {
+                http2.schedule(stream);
+            }
         } else if active.is_answered() && !active.exchange.outgoing.is_streaming() {
             // Our direction has ended already.
             let is_open = http2.http.awaits_body(stream);
