@@ -53,7 +53,7 @@ fn most_written() -> usize {
 }
 
 /// A change of [`RawReader::keep`] by fewer bytes is counted with the connection's next event.
-const NOTABLE_BYTES: usize = 4096;
+const NOTABLE_BYTES: u32 = 4096;
 
 /// The number of turns after which the kernel has the bytes that were copied into the arena of a turn, unless the
 /// driver has reported `Blocked`. It is two, because operations that are queued while the driver reports completions
@@ -81,8 +81,10 @@ pub enum Ended {
 pub(crate) struct Raw {
     /// The waiting bytes; `None` if there are none.
     waiting: Option<Box<Waiting>>,
-    /// The number of bytes that the task has taken and keeps; see [`RawReader::keep`].
-    pub(crate) kept: usize,
+    /// The number of bytes that the task has taken and keeps, and of those that it keeps to send them; see
+    /// [`RawReader::keep`] and [`RawWriter::keep`].
+    kept: u32,
+    kept_to_send: u32,
     /// The number of bytes copied into the driver's arena in the turn `copied_in`.
     copied: u32,
     copied_in: u32,
@@ -186,6 +188,21 @@ impl Raw {
     /// Returns the number of bytes that wait for the reader.
     pub(crate) fn bytes(&self) -> usize {
         self.waiting.as_ref().map_or(0, |waiting| waiting.bytes)
+    }
+
+    /// Sets a number of bytes that the task keeps.
+    fn set_kept(&mut self, place: fn(&mut Raw) -> &mut u32, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let before = std::mem::replace(place(self), bytes);
+        // A task that is not a part of the connection must let it count.
+        if before.abs_diff(bytes) >= NOTABLE_BYTES {
+            self.wake_connection();
+        }
+    }
+
+    /// Returns the number of bytes that the task keeps.
+    pub(crate) fn kept(&self) -> usize {
+        self.kept as usize + self.kept_to_send as usize
     }
 
     /// Returns the number of bytes that wait for the peer, with the cost of holding them.
@@ -489,13 +506,7 @@ impl RawReader {
     /// Sets the number of received bytes that the task keeps, such as those of an incomplete message. The connection is
     /// charged for them, and is cut if the memory budget has no room.
     pub fn keep(&mut self, bytes: usize) {
-        let mut raw = self.raw.borrow_mut();
-        let is_notable = raw.kept.abs_diff(bytes) >= NOTABLE_BYTES;
-        raw.kept = bytes;
-        // A task that is not a part of the connection must let it count.
-        if is_notable {
-            raw.wake_connection();
-        }
+        self.raw.borrow_mut().set_kept(|raw| &mut raw.kept, bytes);
     }
 
     /// Returns the reason why the received bytes have ended or will end soon, or `None` if there is no such reason.
@@ -506,6 +517,12 @@ impl RawReader {
 }
 
 impl RawWriter {
+    /// Sets the number of bytes that the task keeps to send them, such as those of a message that it encodes, as
+    /// [`RawReader::keep`] does for received ones.
+    pub fn keep(&mut self, bytes: usize) {
+        self.raw.borrow_mut().set_kept(|raw| &mut raw.kept_to_send, bytes);
+    }
+
     /// Queues bytes to be sent. Waits while 64 KiB or more wait for the peer.
     ///
     /// # Errors
@@ -624,7 +641,7 @@ impl Drop for RawReader {
 impl Drop for RawWriter {
     fn drop(&mut self) {
         let mut raw = self.raw.borrow_mut();
-        raw.writer_gone = true;
+        (raw.writer_gone, raw.kept_to_send) = (true, 0);
         raw.wake_connection();
     }
 }

@@ -410,3 +410,28 @@ fn a_callback_gets_the_messages_and_waits_for_slow_readers() {
     assert_eq!(numbers, (0..2000).collect::<Vec<_>>());
     assert!(seen().is_empty());
 }
+
+#[test]
+fn messages_that_handlers_have_or_compress_are_in_the_account() {
+    const LENGTH: usize = 90_000;
+    let has = |mut socket: WebSocket| async move {
+        let message = socket.recv().await;
+        std::future::pending::<()>().await;
+        drop((message, socket));
+    };
+    let compresses = |mut socket: WebSocket| async move {
+        drop(socket.recv().await);
+        let (sender, receiver) = socket.split();
+        sender.try_send(vec![b'x'; LENGTH]).expect("there is room");
+        std::future::pending::<()>().await;
+        drop((sender, receiver));
+    };
+    for (deflates, clients) in [(false, Client::all(has)), (true, Client::with(compresses, Some(Deflate::new())))] {
+        for (name, mut client) in clients {
+            let before = client.tunnel.worker().account();
+            client.say(|ws, out| ws.send_binary(&[b'x'; LENGTH], out));
+            let held = client.tunnel.worker().account() - before;
+            assert!((LENGTH..5 * LENGTH).contains(&held), "{name}, {deflates}: {held} bytes");
+        }
+    }
+}

@@ -86,6 +86,6 @@ impl Tunnel {
     /// Returns the memory cost, in bytes, of the data that waits for the task or for the peer, or that the task keeps.
     pub(super) fn held(&self) -> usize {
         let raw = self.raw.borrow();
-        raw.held() + raw.kept + raw.outgoing_held()
+        raw.held() + raw.kept() + raw.outgoing_held()
     }
 }

@@ -273,10 +273,15 @@ impl Codec {
         // zlib's own estimates, for its default memory level.
         let deflater = self.deflater.as_ref().map_or(0, |_| (1 << (self.sent_window_bits + 2)) + (1 << 17) + 6000);
         let inflater = self.inflater.as_ref().map_or(0, |_| (1 << self.received_window_bits) + 10_000);
+        deflater + inflater + self.message.rest.as_ref().map_or(0, |rest| rest.bytes.len())
+    }
+
+    /// Returns the length of the message that is being deflated, and about how many bytes are held besides it; zeros if there
+    /// is none.
+    pub(super) fn deflating(&self) -> (usize, usize) {
         // It holds a deflater, too.
         let deflating = self.deflating.as_ref();
-        let deflating = deflating.map_or(0, |deflating| deflating.message.len() + deflating.out.capacity() + (1 << 18));
-        deflater + inflater + deflating + self.message.rest.as_ref().map_or(0, |rest| rest.bytes.len())
+        deflating.map_or((0, 0), |deflating| (deflating.message.len(), deflating.out.capacity() + (1 << 18)))
     }
 
     /// Chooses how a message is sent. Begins to deflate a long one; [`deflate_slice`](Self::deflate_slice) goes on.

@@ -60,10 +60,9 @@ struct Receiving {
     arriving: Option<Box<Arriving>>,
     /// The number of bytes that the connection is charged for what is held.
     kept: usize,
-    /// The number of bytes that the WebSocket holds beside those of other WebSockets of the connection: `kept`, and the
-    /// message that was returned last, which its handler has until it asks for the next one.
+    /// The number of bytes that the WebSocket holds beside those of other WebSockets of the connection: `kept`, and
+    /// [`Core::held_of_messages`].
     shared: usize,
-    returned: usize,
     /// The number of messages and of their bytes returned since the last wait.
     streak: (u32, u32),
     /// Holds the handler up if it publishes more than is delivered.
@@ -122,7 +121,6 @@ impl WebSocketReceiver {
             }),
             kept: 0,
             shared: 0,
-            returned: 0,
             streak: (0, 0),
             pace: Pace::default(),
             is_over: false,
@@ -147,7 +145,7 @@ impl WebSocketReceiver {
     /// Polls for the next message, as [`recv`](Self::recv) does.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
         let polled = self.receiving.poll_message(cx);
-        self.receiving.returned = match &polled {
+        self.receiving.core.borrow_mut().returned = match &polled {
             Poll::Ready(Some(Ok(Message::Text(text)))) => text.len(),
             Poll::Ready(Some(Ok(Message::Binary(bytes)))) => bytes.len(),
             _ => 0,
@@ -467,8 +465,10 @@ impl Receiving {
         let arriving = self.arriving.as_ref();
         let arriving = arriving.map_or(0, |arriving| arriving.message.capacity() + arriving.window_held);
         let kept = arriving + self.core.borrow().held();
-        self.share(kept + self.returned);
+        let messages = self.core.borrow().held_of_messages();
+        self.share(kept + messages);
         let kept = if self.failed.is_some() { self.core.borrow().held() } else { kept };
+        self.core.borrow_mut().keep_messages();
         if kept != self.kept {
             self.kept = kept;
             self.reader.keep(kept);
@@ -488,7 +488,7 @@ impl Receiving {
         }
         core.close(TOO_MUCH.code, TOO_MUCH.text);
         self.failed = Some(TOO_MUCH);
-        (self.arriving, core.codec, self.returned) = (None, None, 0);
+        (self.arriving, core.codec, core.returned) = (None, None, 0);
         self.shared = core.held();
         if let Some(together) = core.together() {
             together.count(bytes, self.shared);
@@ -556,6 +556,9 @@ fn whole(kind: Kind, bytes: Bytes) -> Result<Message, Error> {
 /// sending half that is still there could send for any length of time to a peer that gets no answers.
 impl Drop for WebSocketReceiver {
     fn drop(&mut self) {
-        self.receiving.core.borrow_mut().close(code::NORMAL, "");
+        let mut core = self.receiving.core.borrow_mut();
+        core.close(code::NORMAL, "");
+        core.returned = 0;
+        core.keep_messages();
     }
 }

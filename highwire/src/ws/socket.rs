@@ -58,6 +58,8 @@ pub(super) struct Core {
     rare: Option<Box<Rare>>,
     /// Usually there are none, so they are in a box.
     pub(super) subscriptions: Option<Box<Subscriptions>>,
+    /// The length of the message that was returned last, which its handler has until it asks for the next one.
+    pub(super) returned: usize,
     /// True if messages of subscriptions may wait because the connection had no room.
     pub(super) is_behind: bool,
 }
@@ -122,8 +124,8 @@ impl WebSocket {
         let subprotocol = settings.subprotocol.as_deref().map(Box::from);
         let rare = subprotocol.map(|name| Box::new(Rare { subprotocol: Some(name), ..Rare::default() }));
         let codec = codec.map(Box::new);
-        let (pong, subscriptions, is_behind) = (None, None, false);
-        let core = Core { connection, codec, writer, pong, rare, subscriptions, is_behind };
+        let (pong, subscriptions, returned, is_behind) = (None, None, 0, false);
+        let core = Core { connection, codec, writer, pong, rare, subscriptions, returned, is_behind };
         let core = Rc::new(RefCell::new(core));
         let receiver = WebSocketReceiver::new(reader, core.clone(), settings, window);
         WebSocket { sender: WebSocketSender { core }, receiver }
@@ -348,7 +350,9 @@ impl Core {
     /// Deflates a slice of a long message. Is ready when there is no such message, or when it was queued.
     pub(super) fn poll_deflating(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let Some(codec) = self.codec.as_mut().filter(|codec| codec.is_deflating()) else { return Poll::Ready(Ok(())) };
-        let Some(Deflated { kind, message, deflated }) = codec.deflate_slice() else {
+        let deflated = codec.deflate_slice();
+        self.keep_messages();
+        let Some(Deflated { kind, message, deflated }) = deflated else {
             // Others have their turn before the next slice.
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -388,6 +392,19 @@ impl Core {
         self.codec.as_ref().map_or(0, |codec| codec.held()) + self.subscriptions.as_ref().map_or(0, |all| all.bytes)
     }
 
+    /// Returns about how many bytes are held of the message that the handler has, and of the one that is being deflated.
+    /// Often they are the same.
+    pub(super) fn held_of_messages(&self) -> usize {
+        let (message, others) = self.codec.as_ref().map_or((0, 0), |codec| codec.deflating());
+        self.returned.max(message) + others
+    }
+
+    /// Charges the connection for these messages.
+    pub(super) fn keep_messages(&mut self) {
+        let held = self.held_of_messages();
+        self.writer.keep(held);
+    }
+
     pub(super) fn send(&mut self, message: Message) -> Result<(), Error> {
         if !matches!(message, Message::Close(_)) {
             self.see_drain();
@@ -400,7 +417,7 @@ impl Core {
             && let Some((kind, bytes)) = message.as_data()
         {
             deflated = match codec.begin(kind, bytes.len(), || message.clone().into_data()) {
-                Way::Slices => return Ok(()),
+                Way::Slices => return Ok(self.keep_messages()),
                 Way::Whole => codec.deflate(bytes).map(|deflated| (kind, deflated)),
                 Way::Plain => None,
             };
