@@ -99,7 +99,8 @@ impl Upstream {
                     return false;
                 }
                 self.seen.push(text.lines().next().expect("a request line").to_string());
-                link.due = Some(now + self.delay);
+                // An upload is not answered before its end.
+                link.due = (!text.contains("/upload")).then_some(now + self.delay);
             }
             if self.is == Is::Up && link.due.is_some_and(|due| due <= now) {
                 (link.due, link.answered) = (None, Some(now));
@@ -268,6 +269,34 @@ fn an_outage_of_a_minute_ends_ten_seconds_after_it_at_the_latest() {
     play.until(80_000);
     assert!(play.failed(0).is_empty(), "{:?}", play.failed(0));
     assert!(play.shares(71_500).iter().all(|share| *share >= 45), "{:?}", play.shares(71_500));
+}
+
+#[test]
+fn a_slow_upload_does_not_keep_an_upstream_away_that_is_back() {
+    let mut play = Play::proxied(2, 8, |proxy| proxy);
+    play.until(1_000);
+    play.set(0, Is::Down);
+    play.until(2_200);
+    play.set(0, Is::Up);
+    // The uploads come first when the upstream is tried again.
+    play.askers.iter_mut().for_each(|asker| asker.next = 4_000);
+    play.pause = 1_500;
+    play.until(3_500);
+    let uploads = [(); 2].map(|()| {
+        let client = play.network.connect();
+        client.send(b"POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
+        play.until(play.now + STEP);
+        client
+    });
+    play.pause = 50;
+    while play.now < 8_000 {
+        uploads.iter().for_each(|client| assert_eq!(client.send(&[b'x'; 100]), 100));
+        play.until(play.now + 100);
+    }
+    let uploads = play.upstreams[0].seen.iter().filter(|line| line.contains("/upload")).count();
+    assert!(uploads > 0, "no upload has tried the upstream");
+    assert!(play.failed(0).is_empty(), "{:?}", play.failed(0));
+    assert!(play.shares(6_000).iter().all(|share| *share >= 40), "{:?}", play.shares(6_000));
 }
 
 #[test]

@@ -129,8 +129,9 @@ impl Incoming {
         if self.method != Method::OPTIONS && self.method != Method::TRACE {
             return None;
         }
-        let forwards =
-            self.header("max-forwards").and_then(|value| std::str::from_utf8(value).ok()?.parse::<u32>().ok());
+        // Digits only, and no sign.
+        let value = self.header("max-forwards").filter(|value| value.iter().all(u8::is_ascii_digit));
+        let forwards = value.and_then(|value| std::str::from_utf8(value).ok()?.parse::<u32>().ok());
         self.forwards = Some(match forwards? {
             0 if self.method == Method::OPTIONS => return Some(Response::new(StatusCode::NO_CONTENT)),
             0 => return Some(Response::error(StatusCode::METHOD_NOT_ALLOWED, "this proxy answers no TRACE\n")),

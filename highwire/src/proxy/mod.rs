@@ -280,16 +280,22 @@ impl Shared {
         }
         let here = self.upstreams.here(&self.client);
         let on_interim = incoming.take_interims().map(relay::interim);
-        // An upload in parts must not wait: its unread bytes could close the window that all uploads of the connection share.
-        let started = match incoming.shared_connection().filter(|_| !matches!(content, Content::Stream(_))) {
+        let started = match incoming.shared_connection() {
+            Some(connection) if matches!(content, Content::Stream(_)) => {
+                let Some(started) = here.starts.enter_upload(connection).await else {
+                    let text = "too many uploads of this connection are in progress\n";
+                    return Response::error(StatusCode::SERVICE_UNAVAILABLE, text);
+                };
+                Some(started)
+            }
             Some(connection) => Some(here.starts.enter(connection).await),
             None => None,
         };
         let (mut tried, mut attempts, mut content) = (Vec::new(), 0, content);
         loop {
-            let mut chosen = here.choose(&incoming, &tried);
-            tried.push(chosen.index());
             let had_stream = matches!(content, Content::Stream(_));
+            let mut chosen = here.choose(&incoming, &tried, had_stream);
+            tried.push(chosen.index());
             let copy = if let Content::Bytes(bytes) = &content { Some(bytes.clone()) } else { None };
             let mut request = self.request(&incoming, &chosen, std::mem::replace(&mut content, empty()));
             request.wants_interims = on_interim.is_some();

@@ -16,7 +16,7 @@ use highwire_engine::context::{Stopping, stopping};
 use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter, Switch};
 use highwire_engine::response::Content;
 use highwire_proto::Length;
-use http::{HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -28,7 +28,7 @@ struct Passing {
     body: Body,
     trailers: Rc<RefCell<Vec<(HeaderName, HeaderValue)>>>,
     /// The request that waits for this body's end, if it is a response's.
-    _chosen: Option<Chosen>,
+    chosen: Option<Chosen>,
     /// Ends an event stream when this server stops. The page then connects again.
     stopping: Option<Stopping>,
     /// The client's request for this answer, until it has taken the first part.
@@ -49,6 +49,10 @@ impl Stream for Passing {
             && Pin::new(stopping).poll(cx).is_ready()
         {
             return Poll::Ready(None);
+        }
+        if let (Poll::Ready(Some(Err(error))), Some(chosen)) = (&next, &self.chosen) {
+            let upstream = chosen.url();
+            highwire_engine::log!(Upstream, warn, ?upstream, %error, "a response was cut by its upstream");
         }
         if let Poll::Ready(None) = next {
             *self.trailers.borrow_mut() = self.body.trailers();
@@ -72,7 +76,7 @@ fn passing(
 ) -> Content {
     let trailers = Rc::new(RefCell::default());
     let stopping = is_endless.then(stopping);
-    let passing = Passing { body, trailers: trailers.clone(), _chosen: chosen, stopping, untaken };
+    let passing = Passing { body, trailers: trailers.clone(), chosen, stopping, untaken };
     // A body with a length has no trailers over HTTP/1.
     streamed(length, BodyStream::new(passing), Some(Box::new(move || trailers.take())))
 }
@@ -82,8 +86,14 @@ fn passing(
 pub(super) fn interim(interims: InterimResponses) -> OnInterim {
     Rc::new(move |status, fields| {
         if status != StatusCode::CONTINUE && status != StatusCode::SWITCHING_PROTOCOLS {
-            let fields = fields.iter().filter(|(name, _)| !is_of_connection(name)).cloned();
-            interims.send(status, fields);
+            let named = |name: &HeaderName| {
+                let lists = fields.iter().filter(|(other, _)| *other == header::CONNECTION);
+                lists
+                    .flat_map(|(_, list)| list.as_bytes().split(|&byte| byte == b','))
+                    .any(|one| one.trim_ascii().eq_ignore_ascii_case(name.as_str().as_bytes()))
+            };
+            let passes = |(name, _): &&(HeaderName, HeaderValue)| !is_of_connection(name) && !named(name);
+            interims.send(status, fields.iter().filter(passes).cloned());
         }
     })
 }

@@ -7,9 +7,13 @@
 //!
 //! A client can also ask for a hundred long answers and read none of them. Then each answer occupies memory here. So a
 //! connection begins no request while it takes nothing of [`UNTAKEN`] answers.
+//!
+//! Uploads in parts do not wait for other requests, because their unread bytes could close the window that all uploads of
+//! the connection share. But only [`UPLOADS`] of them may be at upstreams, because a client that sends a byte of each
+//! occupies a connection with each.
 
 use highwire_engine::context;
-use highwire_engine::time::{Sleep, sleep};
+use highwire_engine::time::{Sleep, sleep, timeout};
 use highwire_io::SocketId;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -33,6 +37,10 @@ const SILENCE: Duration = Duration::from_millis(50);
 /// idle.
 const TURNS: u32 = 3;
 
+/// The most uploads in parts of a connection, and how long further ones wait before they are refused.
+const UPLOADS: u32 = 32;
+const UPLOAD_WAIT: Duration = Duration::from_secs(5);
+
 /// The connections of a worker that have requests at upstreams.
 #[derive(Default)]
 pub(super) struct Starts {
@@ -43,10 +51,25 @@ pub(super) struct Starts {
 struct Start {
     id: SocketId,
     all: Rc<RefCell<HashMap<SocketId, Weak<Start>>>>,
-    running: Cell<u32>,
     most: Cell<u32>,
     untaken: Cell<u32>,
+    requests: Lane,
+    uploads: Lane,
+}
+
+/// Requests of a kind: how many are at upstreams, and those that wait.
+#[derive(Default)]
+struct Lane {
+    running: Cell<u32>,
     waiting: RefCell<VecDeque<Rc<Ticket>>>,
+}
+
+/// The kinds of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Request,
+    /// A request whose body is passed on in parts.
+    Upload,
 }
 
 /// A request that waits.
@@ -59,6 +82,7 @@ struct Ticket {
 /// A request that may be sent to an upstream. The next one may when it is dropped.
 pub(super) struct Started {
     start: Rc<Start>,
+    kind: Kind,
 }
 
 /// An answer of which the client has taken nothing.
@@ -68,37 +92,55 @@ pub(super) struct Untaken {
     has_given: bool,
     /// Ends when the upstream has been silent for [`SILENCE`].
     silence: Option<Sleep>,
+    /// True unless the upstream is silent.
+    counts: bool,
 }
 
 impl Starts {
     /// Waits until a request of a connection may be sent to an upstream.
     pub(super) async fn enter(&self, id: SocketId) -> Started {
+        self.enter_as(Kind::Request, id).await
+    }
+
+    /// Waits until an upload in parts of a connection may be sent to an upstream. Returns `None` if it may not in time.
+    pub(super) async fn enter_upload(&self, id: SocketId) -> Option<Started> {
+        timeout(UPLOAD_WAIT, self.enter_as(Kind::Upload, id)).await.ok()
+    }
+
+    async fn enter_as(&self, kind: Kind, id: SocketId) -> Started {
         let known = self.connections.borrow().get(&id).and_then(Weak::upgrade);
         let start = known.unwrap_or_else(|| {
-            let (all, most, waiting) = (self.connections.clone(), Cell::new(FIRST), RefCell::default());
-            let start = Rc::new(Start { id, all, running: Cell::new(0), most, untaken: Cell::new(0), waiting });
+            let start = Rc::new(Start {
+                id,
+                all: self.connections.clone(),
+                most: Cell::new(FIRST),
+                untaken: Cell::new(0),
+                requests: Lane::default(),
+                uploads: Lane::default(),
+            });
             self.connections.borrow_mut().insert(id, Rc::downgrade(&start));
             start
         });
-        let mut waiting = Waiting { start: start.clone(), ticket: None };
-        let mut turns = if start.most.get() > FIRST { 0 } else { TURNS };
+        let mut waiting = Waiting { start: start.clone(), kind, ticket: None };
+        let mut turns = if start.most.get() > FIRST || kind == Kind::Upload { 0 } else { TURNS };
         poll_fn(|cx| {
             if turns > 0 {
                 turns -= 1;
                 context::wake_next_turn(cx.waker());
                 return Poll::Pending;
             }
-            if start.has_room() {
+            let lane = start.lane(kind);
+            if start.has_room(kind) {
                 waiting.ticket.take().iter().for_each(|ticket| ticket.has_left.set(true));
-                start.running.set(start.running.get() + 1);
-                start.wake_next();
+                lane.running.set(lane.running.get() + 1);
+                start.wake_next(kind);
                 return Poll::Ready(());
             }
             // One that was woken although another request was faster waits anew.
             let known = waiting.ticket.take().filter(|ticket| !ticket.has_left.get());
             let ticket = known.unwrap_or_else(|| {
                 let ticket = Rc::new(Ticket::default());
-                start.waiting.borrow_mut().push_back(ticket.clone());
+                lane.waiting.borrow_mut().push_back(ticket.clone());
                 ticket
             });
             *ticket.waker.borrow_mut() = Some(cx.waker().clone());
@@ -106,7 +148,7 @@ impl Starts {
             Poll::Pending
         })
         .await;
-        Started { start }
+        Started { start, kind }
     }
 }
 
@@ -115,46 +157,69 @@ impl Started {
     /// the answer's body.
     pub(super) fn answered(&self) -> Untaken {
         self.start.untaken.set(self.start.untaken.get() + 1);
-        Untaken { start: self.start.clone(), has_given: false, silence: None }
+        Untaken { start: self.start.clone(), has_given: false, silence: None, counts: true }
     }
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
-        self.start.running.set(self.start.running.get() - 1);
-        self.start.wake_next();
+        let running = &self.start.lane(self.kind).running;
+        running.set(running.get() - 1);
+        self.start.wake_next(self.kind);
     }
 }
 
 impl Untaken {
-    /// Returns true if the answer no longer counts: the client asks for more after the first part, or there is none yet.
-    /// `is_ready` is true if a part is given now, or the body ends.
+    /// Returns true if the client asks for more after the first part. `is_ready` is true if a part is given now, or the body
+    /// ends. While the upstream is silent, the answer does not count.
     pub(super) fn is_over(&mut self, is_ready: bool, cx: &mut Context<'_>) -> bool {
         if self.has_given {
             return true;
         }
         self.has_given = is_ready;
-        !is_ready && Pin::new(self.silence.get_or_insert_with(|| sleep(SILENCE))).poll(cx).is_ready()
+        if is_ready {
+            self.count(true);
+        } else if self.counts && Pin::new(self.silence.get_or_insert_with(|| sleep(SILENCE))).poll(cx).is_ready() {
+            self.count(false);
+            [Kind::Request, Kind::Upload].iter().for_each(|kind| self.start.wake_next(*kind));
+        }
+        false
+    }
+
+    fn count(&mut self, counts: bool) {
+        let (before, untaken) = (std::mem::replace(&mut self.counts, counts), &self.start.untaken);
+        untaken.set(untaken.get() + u32::from(counts) - u32::from(before));
     }
 }
 
 impl Drop for Untaken {
     fn drop(&mut self) {
-        self.start.untaken.set(self.start.untaken.get() - 1);
+        self.count(false);
         self.start.most.set(self.start.most.get().saturating_add(MORE));
-        (0..MORE).for_each(|_| self.start.wake_next());
+        (0..MORE).for_each(|_| self.start.wake_next(Kind::Request));
+        self.start.wake_next(Kind::Upload);
     }
 }
 
 impl Start {
-    fn has_room(&self) -> bool {
-        let untaken = self.untaken.get();
-        self.running.get() + untaken < self.most.get() && untaken < UNTAKEN
+    fn lane(&self, kind: Kind) -> &Lane {
+        match kind {
+            Kind::Request => &self.requests,
+            Kind::Upload => &self.uploads,
+        }
     }
 
-    fn wake_next(&self) {
-        while self.has_room() {
-            let next = self.waiting.borrow_mut().pop_front();
+    fn has_room(&self, kind: Kind) -> bool {
+        let (running, untaken) = (self.lane(kind).running.get(), self.untaken.get());
+        match kind {
+            Kind::Request => running + untaken < self.most.get() && untaken < UNTAKEN,
+            Kind::Upload => running < UPLOADS && untaken < UNTAKEN,
+        }
+    }
+
+    fn wake_next(&self, kind: Kind) {
+        while self.has_room(kind) {
+            let next = self.lane(kind).waiting.borrow_mut().pop_front();
             let Some(next) = next else { return };
             if !next.has_left.replace(true) {
                 return next.waker.take().into_iter().for_each(Waker::wake);
@@ -172,13 +237,14 @@ impl Drop for Start {
 /// A request that waits. It leaves the queue when this is dropped. If it was woken and has not begun, the next one is woken.
 struct Waiting {
     start: Rc<Start>,
+    kind: Kind,
     ticket: Option<Rc<Ticket>>,
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
         if self.ticket.as_ref().is_some_and(|ticket| ticket.has_left.replace(true)) {
-            self.start.wake_next();
+            self.start.wake_next(self.kind);
         }
     }
 }
@@ -241,6 +307,49 @@ mod tests {
             assert_eq!(is_over, [false, true], "the next part is asked for when the first is taken");
             untaken.remove(0);
             assert_eq!(begun(&mut waiting).await.len(), 1 + MORE as usize);
+        })
+        .expect("a worker");
+    }
+
+    #[test]
+    fn a_silent_answer_counts_again_when_its_first_part_comes() {
+        block_on(async {
+            let starts = Starts::default();
+            let mut waiting = entering(&starts, 30);
+            let mut untaken: Vec<Untaken> = begun(&mut waiting).await.iter().map(Started::answered).collect();
+            let mut looks = async |is_ready: bool| {
+                poll_fn(|cx| {
+                    assert!(!untaken.iter_mut().any(|answer| answer.is_over(is_ready, cx)));
+                    Poll::Ready(())
+                })
+                .await;
+            };
+            looks(false).await;
+            sleep(2 * SILENCE).await;
+            looks(false).await;
+            let others = begun(&mut waiting).await;
+            assert_eq!(others.len(), FIRST as usize, "the answers are silent");
+            drop(others);
+            looks(true).await;
+            assert_eq!(begun(&mut waiting).await.len(), 0);
+        })
+        .expect("a worker");
+    }
+
+    #[test]
+    fn a_connection_has_a_bounded_number_of_uploads_and_others_wait_for_some_time() {
+        block_on(async {
+            let starts = Starts::default();
+            let mut all = Vec::new();
+            for _ in 0..UPLOADS {
+                all.push(starts.enter_upload(CONNECTION).await.expect("an upload"));
+            }
+            assert!(starts.enter_upload(CONNECTION).await.is_none());
+            assert!(!begun(&mut entering(&starts, 1)).await.is_empty(), "other requests do not wait for uploads");
+            let mut next = pin!(starts.enter_upload(CONNECTION));
+            assert!(poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx).is_pending())).await);
+            all.pop();
+            assert!(next.await.is_some());
         })
         .expect("a worker");
     }

@@ -27,6 +27,10 @@ const EJECTION: Duration = Duration::from_millis(250);
 /// The longest time for which an upstream gets no requests.
 const LONGEST_EJECTION: Duration = Duration::from_secs(10);
 
+/// The time after which another request tries an upstream that was ejected, if the one before has no answer.
+const TRIAL: Duration = Duration::from_secs(10);
+const UPLOAD_TRIAL: Duration = Duration::from_secs(1);
+
 /// The part of the requests that may be sent again, counted over one to two [`PERIOD`]s, and the number that always may. As
 /// many as are in progress may, too: if an upstream dies, all of its requests fail at once.
 const RETRY_SHARE: f32 = 0.2;
@@ -207,8 +211,8 @@ struct Upstream {
     /// The moment of the last ejection, and the moment until which the upstream gets no requests.
     ejected_at: Cell<Instant>,
     ejected_until: Cell<Instant>,
-    /// True while a request tries whether an upstream answers again that was ejected.
-    is_tried: Cell<bool>,
+    /// The moment until which no other request tries whether an upstream answers again that was ejected.
+    tried_until: Cell<Instant>,
     /// The moment of the last answer.
     answered_at: Cell<Instant>,
     /// True if the health checks have found the upstream unhealthy, and the number of answers in a row that say the
@@ -227,7 +231,7 @@ impl Upstream {
             ejections: Cell::default(),
             ejected_at: Cell::default(),
             ejected_until: Cell::default(),
-            is_tried: Cell::default(),
+            tried_until: Cell::default(),
             answered_at: Cell::default(),
             is_unhealthy: Cell::default(),
             against: Cell::default(),
@@ -248,7 +252,7 @@ impl Upstream {
     }
 
     fn is_usable(&self) -> bool {
-        let is_on_trial = self.ejections.get() > 0 && self.is_tried.get();
+        let is_on_trial = self.ejections.get() > 0 && self.tried_until.get() > context::now();
         !self.is_unhealthy.get() && !self.is_ejected() && !is_on_trial
     }
 
@@ -285,15 +289,20 @@ impl Upstream {
 }
 
 impl Here {
-    /// Chooses an upstream for a request, if possible none of `tried`.
-    pub(super) fn choose(&self, incoming: &Incoming, tried: &[usize]) -> Chosen {
+    /// Chooses an upstream for a request, if possible none of `tried`. `is_upload` is true if its body is passed on in parts.
+    pub(super) fn choose(&self, incoming: &Incoming, tried: &[usize], is_upload: bool) -> Chosen {
         if tried.is_empty() {
             self.budget.count_request();
         }
         let at = if self.upstreams.len() == 1 { 0 } else { self.candidate(incoming, tried) };
         let upstream = self.upstreams[at].clone();
         upstream.pending.set(upstream.pending.get() + 1);
-        let tries = upstream.ejections.get() > 0 && !upstream.is_ejected() && !upstream.is_tried.replace(true);
+        let tries = upstream.ejections.get() > 0 && upstream.is_usable();
+        if tries {
+            // An upstream answers an upload at its end.
+            let time = if is_upload { UPLOAD_TRIAL } else { TRIAL };
+            upstream.tried_until.set(context::now() + time);
+        }
         Chosen { upstream, at, begun: context::now(), tries }
     }
 
@@ -384,7 +393,7 @@ impl Chosen {
 
     fn end_try(&mut self) {
         if std::mem::take(&mut self.tries) {
-            self.upstream.is_tried.set(false);
+            self.upstream.tried_until.set(Instant::default());
         }
     }
 
