@@ -358,3 +358,35 @@ fn a_message_to_very_many_members_leaves_their_workers_time_for_others() {
     play.settle();
     assert_eq!(heard(&play), 5 * 2 * MEMBERS);
 }
+
+#[test]
+fn a_flood_in_one_room_does_not_delay_the_others() {
+    let mut play = Play::new(1, 1, &Faults::default());
+    (0..1_500).for_each(|_| play.join(0, 0));
+    (0..2).for_each(|_| play.join(0, 1));
+    play.settle();
+    // These have 300 turns of 256 deliveries before them.
+    for member in 0..25 {
+        (0..2).for_each(|_| play.nodes[0].members[member].publish(10));
+    }
+    play.step();
+    let heard = |play: &Play| play.nodes[0].members[1_501].heard.get(&1_500).map_or(0, Vec::len);
+    for message in 1..=20 {
+        play.nodes[0].members[1_500].publish(10);
+        let mut turns = 0;
+        while heard(&play) < message {
+            // One who publishes while much waits is held up for a millisecond at a time.
+            play.nodes[0].network.advance(std::time::Duration::from_millis(1));
+            play.step();
+            turns += 1;
+        }
+        assert!(turns <= 6, "message {message} took {turns} turns");
+    }
+    let flood = |play: &Play| play.nodes[0].members[0].heard.values().map(Vec::len).sum::<usize>();
+    assert!(flood(&play) < 50, "the flood is over, so nothing was measured");
+    for _ in 0..1_000 {
+        play.nodes[0].network.advance(std::time::Duration::from_millis(1));
+        play.step();
+    }
+    assert_eq!(flood(&play), 50);
+}

@@ -8,9 +8,9 @@ use super::history::Start;
 use super::local::{Item, Local, Mailbox};
 use super::memory::Memory;
 use super::message::{MessageId, Published};
-use super::pace::note_published;
+use super::pace::{Token, publishing};
 use super::presence::{self, Change};
-use super::settings::{Rule, Topic};
+use super::settings::{Rule, SlowReader, Topic};
 use super::subscriber::Subscriber;
 use crate::ws::Message;
 use arc_swap::ArcSwap;
@@ -77,7 +77,8 @@ impl Hub {
         let news = broker.as_ref().map(|_| Arc::default());
         Hub {
             rules,
-            presence_rule: Arc::new(Rule::new("$presence/#", Topic::new())),
+            // Who misses a change would have a list of members that is wrong for good.
+            presence_rule: Arc::new(Rule::new("$presence/#", Topic::new().slow_reader(SlowReader::Disconnect))),
             node: random::system(),
             number: AtomicU64::new(0),
             mailboxes: ArcSwap::default(),
@@ -107,15 +108,14 @@ impl Hub {
     }
 
     pub(super) fn publish(self: &Arc<Hub>, topic: &str, message: Message) -> Result<MessageId, PublishError> {
-        let (id, rule) = (self.next_id(), self.rule(topic));
+        let (id, rule, token) = (self.next_id(), self.rule(topic), publishing(self));
         if let Some(broker) = &self.broker {
             let payload = Payload::Message { topic: topic.into(), id, message }.encode();
             broker.publish(topic, payload, rule.settings.history)?;
         } else {
             let published = Published::new(topic.into(), id, message, rule.clone());
-            self.accept(published, None).map_err(|()| PublishError::NoMemory)?;
+            self.accept(published, None, token).map_err(|()| PublishError::NoMemory)?;
         }
-        note_published(self);
         Ok(id)
     }
 
@@ -141,7 +141,12 @@ impl Hub {
 
     /// Delivers a message to the subscribers here: to those whose filter matches its topic, or only to those of
     /// `filter`. Fails if there is no memory for it.
-    fn accept(self: &Arc<Hub>, mut published: Published, filter: Option<Arc<str>>) -> Result<(), ()> {
+    fn accept(
+        self: &Arc<Hub>,
+        mut published: Published,
+        filter: Option<Arc<str>>,
+        token: Option<Token>,
+    ) -> Result<(), ()> {
         let rule = published.rule.clone();
         if !self.charge(&mut published) {
             return Err(());
@@ -150,7 +155,7 @@ impl Hub {
         let has_history = rule.settings.history > 0 && filter.as_ref().is_none_or(|filter| *filter == published.topic);
         self.with_mailboxes(|hub| {
             if !has_history {
-                return hub.post(Item::Message(Arc::new(published), filter));
+                return hub.post(Item::Message(Arc::new(published), filter, token));
             }
             // With a broker, `listen` creates the history for the first listener, and `unlisten` drops it after the
             // last.
@@ -163,7 +168,7 @@ impl Hub {
             // The lock is held until all workers have the message, so that they all have the same order.
             hub.histories.change(&kept, |history| {
                 if let Some(published) = history.receive(published) {
-                    hub.post(Item::Message(published, filter));
+                    hub.post(Item::Message(published, filter, token));
                 }
             });
             hub.histories.keep_bounds();
@@ -275,7 +280,7 @@ impl Hub {
             {
                 let rule = self.rule(&topic).clone();
                 // Without memory for it, the message is lost, which is logged.
-                let _ = self.accept(Published::new(topic, id, message, rule), Some(filter.into()));
+                let _ = self.accept(Published::new(topic, id, message, rule), Some(filter.into()), None);
             }
             Some(Payload::Members { topic, node, members }) if is_of(&topic) && node != self.node => {
                 let mut presence = lock(&self.presence);
@@ -307,7 +312,7 @@ impl Hub {
         self.with_mailboxes(|hub| {
             hub.histories.change(&history, |history| {
                 for published in history.complete(kept) {
-                    hub.post(Item::Message(published, Some(topic.clone())));
+                    hub.post(Item::Message(published, Some(topic.clone()), None));
                 }
             });
             hub.histories.keep_bounds();
@@ -345,7 +350,7 @@ impl Hub {
         let (topic, message) = (format!("{PRESENCE}{topic}").into(), Message::text(change.to_json()));
         let mut published = Published::new(topic, self.next_id(), message, self.presence_rule.clone());
         if self.charge(&mut published) {
-            self.post(Item::Message(Arc::new(published), None));
+            self.post(Item::Message(Arc::new(published), None, None));
         }
     }
 

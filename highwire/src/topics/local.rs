@@ -1,11 +1,14 @@
 //! The subscribers of one worker, and the mailbox through which other threads reach them.
 //!
 //! A worker makes at most [`DELIVERIES_A_TURN`] deliveries per turn, so that a message to thousands of subscribers, or a flood
-//! of messages, leaves time for its other connections. What is left waits in the mailbox. Who publishes while much waits is
-//! held up ([`is_behind`](super::hub::Hub::is_behind)).
+//! of messages, leaves time for its other connections. What is left waits in a lane for each topic, and the topics have
+//! their turns one after the other, so that a flood in one of them does not delay the others. Who publishes while much waits
+//! is held up ([`pace`](super::pace)).
 
 use super::hub::Hub;
+use super::lanes::Lanes;
 use super::message::Published;
+use super::pace::Token;
 use super::subscriber::Subscriber;
 use super::tree::{Key, Tree};
 use highwire_engine::context;
@@ -17,10 +20,10 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 
-/// The most items, and the most bytes of messages, that may wait in a worker's mailbox. A worker that is this far behind
-/// loses further messages, and its subscribers see that they have missed some.
-const MAILBOX_ITEMS: usize = 16 * 1024;
-const MAILBOX_BYTES: usize = 64 * 1024 * 1024;
+/// The most items, and the most bytes of messages, that may wait for a worker. A worker that is this far behind loses further
+/// messages, and its subscribers see that they have missed some. Before, a topic with more than its part loses messages.
+pub(super) const MAILBOX_ITEMS: usize = 16 * 1024;
+pub(super) const MAILBOX_BYTES: usize = 64 * 1024 * 1024;
 
 /// The numbers of items and of their bytes in a worker's mailbox from which on those who publish are held up.
 const BEHIND_ITEMS: usize = 64;
@@ -29,6 +32,9 @@ const BEHIND_BYTES: usize = 1024 * 1024;
 /// The most deliveries to subscribers per worker and turn. Each of them wakes a connection, which takes about 2 µs.
 const DELIVERIES_A_TURN: usize = 256;
 
+/// The most deliveries of a topic until another one has its turn.
+const DELIVERIES_A_TOPIC: usize = 32;
+
 /// The number of matching subscribers that take as long to find as one delivery.
 const FOUND_A_DELIVERY: usize = 16;
 
@@ -36,7 +42,11 @@ const FOUND_A_DELIVERY: usize = 16;
 #[derive(Clone)]
 pub(super) enum Item {
     /// A message for the subscribers whose filter matches its topic, or only for those of this filter.
-    Message(Arc<Published>, Option<Arc<str>>),
+    Message(
+        Arc<Published>,
+        Option<Arc<str>>,
+        #[expect(dead_code, reason = "a publisher waits until it is dropped")] Option<Token>,
+    ),
     /// The topic's history is complete. Subscribers that wait for it can begin.
     Complete(Arc<str>),
     /// Messages of topics without a history were lost.
@@ -44,9 +54,18 @@ pub(super) enum Item {
 }
 
 impl Item {
-    fn cost(&self) -> usize {
+    /// Returns the topic of the item. A gap has none.
+    pub(super) fn topic(&self) -> Option<&Arc<str>> {
         match self {
-            Item::Message(published, _) => published.cost(),
+            Item::Message(published, ..) => Some(&published.topic),
+            Item::Complete(topic) => Some(topic),
+            Item::Gap => None,
+        }
+    }
+
+    pub(super) fn cost(&self) -> usize {
+        match self {
+            Item::Message(published, ..) => published.cost(),
             Item::Complete(_) | Item::Gap => 0,
         }
     }
@@ -88,13 +107,27 @@ impl Mailbox {
     }
 }
 
+impl Mailbox {
+    /// Stops counting an item that was delivered or dropped.
+    fn count_done(&self, item: &Item) {
+        self.items.fetch_sub(1, Ordering::Relaxed);
+        self.bytes.fetch_sub(item.cost(), Ordering::Relaxed);
+    }
+}
+
 /// An item that is being delivered.
-struct Delivery {
+pub(super) struct Delivery {
     item: Item,
     /// The subscribers that get it.
     subscribers: Vec<Rc<Subscriber>>,
     /// The number of subscribers that have got it.
     done: usize,
+}
+
+impl Delivery {
+    pub(super) fn item(&self) -> &Item {
+        &self.item
+    }
 }
 
 /// The subscribers of one worker. It lives as long as it has a subscription.
@@ -105,8 +138,8 @@ pub(super) struct Local {
     receiver: Receiver<Item>,
     /// True while items are delivered, so that a message which a subscriber publishes waits for its turn.
     is_delivering: Cell<bool>,
-    /// The item of which an earlier turn has made a part of the deliveries.
-    unfinished: RefCell<Option<Delivery>>,
+    /// The items that wait for a later turn.
+    lanes: RefCell<Lanes>,
     /// The last turn, and the number of deliveries that may be made in it.
     turn: Cell<u32>,
     left: Cell<usize>,
@@ -158,7 +191,7 @@ impl Local {
             mailbox: mailbox.clone(),
             receiver,
             is_delivering: Cell::new(false),
-            unfinished: RefCell::default(),
+            lanes: RefCell::default(),
             turn: Cell::default(),
             left: Cell::default(),
         });
@@ -201,11 +234,8 @@ impl Local {
         }
         loop {
             self.mailbox.is_woken.swap(false, Ordering::AcqRel);
-            while self.left.get() > 0
-                && let Some(delivery) = self.next()
-            {
-                self.deliver_some(delivery);
-            }
+            self.deliver_in_order();
+            self.deliver_in_turns();
             if self.left.get() == 0 {
                 self.mailbox.is_woken.store(true, Ordering::Relaxed);
                 // Without a waker, the task has not run yet, and delivers when it does.
@@ -223,37 +253,88 @@ impl Local {
         }
     }
 
-    /// Returns the next item with the subscribers that must still get it.
-    fn next(&self) -> Option<Delivery> {
-        if let Some(unfinished) = self.unfinished.take() {
-            return Some(unfinished);
+    /// Delivers the items as they come, if none waits from an earlier turn.
+    fn deliver_in_order(&self) {
+        while self.left.get() > 0 && self.lanes.borrow().is_empty() {
+            let Ok(item) = self.receiver.try_recv() else { return };
+            if let Some(unfinished) = self.deliver_some(self.begin(item, false), usize::MAX) {
+                self.lanes.borrow_mut().begin_with(unfinished);
+            }
         }
-        let item = self.receiver.try_recv().ok()?;
+    }
+
+    /// Sorts the items by their topics, and delivers some of each topic after the other.
+    fn deliver_in_turns(&self) {
+        while let Ok(item) = self.receiver.try_recv() {
+            match &item {
+                // What follows may be delivered in another order.
+                Item::Gap => drop(self.deliver_some(self.begin(item, false), usize::MAX)),
+                Item::Message(..) | Item::Complete(_) => {
+                    if let Some(lost) = self.lanes.borrow_mut().add(item) {
+                        self.mailbox.count_done(&lost);
+                    }
+                }
+            }
+        }
+        while self.left.get() > 0 {
+            let Some(mut lane) = self.lanes.borrow_mut().next() else { return };
+            let enough = self.left.get().saturating_sub(DELIVERIES_A_TOPIC);
+            while self.left.get() > enough {
+                let Some(delivery) = lane.unfinished.take().or_else(|| {
+                    let (item, follows_loss) = lane.pop()?;
+                    Some(self.begin(item, follows_loss))
+                }) else {
+                    break;
+                };
+                lane.unfinished = self.deliver_some(delivery, self.left.get().saturating_sub(enough));
+            }
+            if lane.is_empty() && std::mem::take(&mut lane.has_lost) {
+                // No message follows that could say so.
+                self.find(&lane.topic, |subscriber| subscriber.miss(true));
+            }
+            self.lanes.borrow_mut().put_back(lane);
+        }
+    }
+
+    fn find(&self, topic: &str, work: impl Fn(&Subscriber)) {
+        let mut subscribers = Vec::new();
+        self.tree.borrow().matching(topic, &mut subscribers);
+        self.spend(1 + subscribers.len() / FOUND_A_DELIVERY);
+        subscribers.iter().for_each(|subscriber| work(subscriber));
+    }
+
+    /// Finds the subscribers of an item. `follows_loss` is true if messages before it were lost.
+    fn begin(&self, item: Item, follows_loss: bool) -> Delivery {
         let (tree, mut subscribers) = (self.tree.borrow(), Vec::new());
         match &item {
-            Item::Message(published, None) => tree.matching(&published.topic, &mut subscribers),
-            Item::Message(_, Some(filter)) => tree.of_filter(filter, &mut subscribers),
+            Item::Message(published, None, _) => tree.matching(&published.topic, &mut subscribers),
+            Item::Message(_, Some(filter), _) => tree.of_filter(filter, &mut subscribers),
             Item::Complete(topic) => tree.of_filter(topic, &mut subscribers),
             Item::Gap => tree.all(&mut subscribers),
         }
         self.spend(1 + subscribers.len() / FOUND_A_DELIVERY);
-        Some(Delivery { item, subscribers, done: 0 })
+        if follows_loss {
+            subscribers.iter().for_each(|subscriber| subscriber.miss(true));
+        }
+        Delivery { item, subscribers, done: 0 }
     }
 
     fn spend(&self, deliveries: usize) {
         self.left.set(self.left.get().saturating_sub(deliveries));
     }
 
-    /// Gives an item to its next subscribers.
-    fn deliver_some(&self, mut delivery: Delivery) {
+    /// Gives an item to its next subscribers, at most so many. Returns it if some are left.
+    fn deliver_some(&self, mut delivery: Delivery, most: usize) -> Option<Delivery> {
+        let end = delivery.done.saturating_add(most);
+        // A gap is told to all at once, because what follows must not come before it.
+        let is_gap = matches!(delivery.item, Item::Gap);
         while let Some(subscriber) = delivery.subscribers.get(delivery.done) {
-            if self.left.get() == 0 {
-                self.unfinished.replace(Some(delivery));
-                return;
+            if (self.left.get() == 0 || delivery.done >= end) && !is_gap {
+                return Some(delivery);
             }
             self.spend(1);
             match &delivery.item {
-                Item::Message(published, _) => subscriber.deliver(published),
+                Item::Message(published, ..) => subscriber.deliver(published),
                 Item::Complete(topic) => {
                     if let Some(start) = subscriber.take_start() {
                         self.spend(self.hub.replay(topic, start, subscriber));
@@ -263,8 +344,8 @@ impl Local {
             }
             delivery.done += 1;
         }
-        self.mailbox.items.fetch_sub(1, Ordering::Relaxed);
-        self.mailbox.bytes.fetch_sub(delivery.item.cost(), Ordering::Relaxed);
+        self.mailbox.count_done(&delivery.item);
+        None
     }
 }
 

@@ -34,6 +34,7 @@ mod filter;
 mod histories;
 mod history;
 mod hub;
+mod lanes;
 mod local;
 mod memory;
 mod message;

@@ -1,8 +1,9 @@
 //! Holds up those who publish faster than messages are delivered.
 //!
 //! Publishing never waits, so a WebSocket whose handler has published while much waits to be delivered waits at its next
-//! [`recv`](crate::ws::WebSocket::recv). Its peer, who causes the messages, is then held up by the protocol, and others are
-//! not.
+//! [`recv`](crate::ws::WebSocket::recv), until that message is delivered. Its peer, who causes the messages, is then held up
+//! by the protocol, and others are not: topics are delivered in turns, so a message to a topic that is not behind waits
+//! little.
 
 use super::hub::Hub;
 use highwire_engine::time::wake_after;
@@ -14,11 +15,32 @@ use std::time::Duration;
 /// The time after which one who is held up looks again.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// A message has this until it is delivered.
+pub(super) type Token = Arc<()>;
+
 thread_local! {
     /// The address of the receiver that has returned a message last: its handler runs now.
     static LAST: Cell<usize> = const { Cell::new(0) };
-    /// The receiver whose handler has published while much waited, and the topics.
-    static HELD_UP: RefCell<Option<(usize, Weak<Hub>)>> = const { RefCell::new(None) };
+    /// The receiver whose handler has published while much waited, and what it must wait for.
+    static HELD_UP: RefCell<Option<(usize, Until)>> = const { RefCell::new(None) };
+}
+
+/// What a receiver must wait for.
+#[derive(Debug)]
+enum Until {
+    /// Its message is delivered.
+    Delivered(Weak<()>),
+    /// The deliveries have caught up. With a broker, it is unknown which one is of its message.
+    CaughtUp(Weak<Hub>),
+}
+
+impl Until {
+    fn is_over(&self) -> bool {
+        match self {
+            Until::Delivered(token) => token.strong_count() == 0,
+            Until::CaughtUp(hub) => hub.upgrade().is_none_or(|hub| !hub.is_behind()),
+        }
+    }
 }
 
 /// Records that the receiver at an address returns a message to its handler.
@@ -26,33 +48,40 @@ pub(crate) fn returned(receiver: usize) {
     LAST.set(receiver);
 }
 
-/// Records that a message was published.
-pub(super) fn note_published(hub: &Arc<Hub>) {
-    if hub.is_behind() {
-        HELD_UP.set(Some((LAST.get(), Arc::downgrade(hub))));
+/// Records that a message is being published. Returns the message's token if the publisher must wait for its delivery.
+pub(super) fn publishing(hub: &Arc<Hub>) -> Option<Token> {
+    if !hub.is_behind() {
+        return None;
     }
+    let token = Token::default();
+    let until = match hub.broker {
+        None => Until::Delivered(Arc::downgrade(&token)),
+        Some(_) => Until::CaughtUp(Arc::downgrade(hub)),
+    };
+    HELD_UP.set(Some((LAST.get(), until)));
+    Some(token)
 }
 
-/// The pace of one receiver: the topics that must catch up before it may return another message.
+/// The pace of one receiver: what must have happened before it may return another message.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    hub: Option<Weak<Hub>>,
+    until: Option<Box<Until>>,
 }
 
 impl Pace {
     /// Returns true if the receiver at an address must wait. Its task is then woken to look again.
     pub(crate) fn must_wait(&mut self, receiver: usize, cx: &Context<'_>) -> bool {
         HELD_UP.with_borrow_mut(|held_up| {
-            if let Some((_, hub)) = held_up.take_if(|(known, _)| *known == receiver) {
-                self.hub = Some(hub);
+            if let Some((_, until)) = held_up.take_if(|(known, _)| *known == receiver) {
+                self.until = Some(Box::new(until));
             }
         });
-        let is_behind = self.hub.as_ref().and_then(Weak::upgrade).is_some_and(|hub| hub.is_behind());
-        if is_behind {
+        let waits = self.until.as_ref().is_some_and(|until| !until.is_over());
+        if waits {
             wake_after(PAUSE, cx.waker());
         } else {
-            self.hub = None;
+            self.until = None;
         }
-        is_behind
+        waits
     }
 }
