@@ -2,9 +2,10 @@
 //! the members of a room. With a broker, several processes share the rooms.
 
 use highwire::topics::{MessageId, SlowReader, Start, SubscribeError, Topic, Topics, TopicsBuilder};
-use highwire::ws::{Message, WebSocket, WebSocketUpgrade};
+use highwire::ws::{Error, Message, WebSocket, WebSocketSender, WebSocketUpgrade};
 use highwire::{App, Query, Response, State};
 use serde::{Deserialize, Serialize};
+use std::future::poll_fn;
 
 /// The number of messages that each room keeps, all of which a new member gets.
 const HISTORY: usize = 100;
@@ -34,9 +35,18 @@ struct Said {
 }
 
 #[derive(Serialize)]
-struct Members {
-    members: Vec<String>,
+struct Members<'n> {
+    members: &'n [String],
 }
+
+/// A further part of a long list of members.
+#[derive(Serialize)]
+struct More<'n> {
+    more: &'n [String],
+}
+
+/// The most bytes of the names in a part of the list, unless a name is longer.
+const LIST_BYTES: usize = 4096;
 
 /// Returns settings for the topics of the chat. A client that reads too slowly is disconnected; its page connects again
 /// and resumes.
@@ -77,33 +87,82 @@ fn enter(upgrade: WebSocketUpgrade, Query(entry): Query<Entry>, State(topics): S
     upgrade.max_message_size(MESSAGE_BYTES).on_upgrade(move |socket| chat(socket, entry, Topics::clone(&topics)))
 }
 
-async fn chat(mut socket: WebSocket, entry: Entry, topics: Topics) {
+async fn chat(socket: WebSocket, entry: Entry, topics: Topics) {
+    let (mut sender, mut receiver) = socket.split();
     let room = format!("chat/{}", entry.room);
     let last = entry.after.and_then(|id| id.parse().ok());
     let Ok(_membership) = topics.join(&room, &entry.name, "") else {
-        let _ = socket.close(4000, "the room is full").await;
+        let _ = sender.close(4000, "the room is full").await;
         return;
     };
-    if let Err(error) = subscribe(&socket, &topics, &room, last) {
-        let _ = socket.close(4002, &error.to_string()).await;
+    if let Err(error) = subscribe(&sender, &topics, &room, last) {
+        let _ = sender.close(4002, &error.to_string()).await;
         return;
     }
-    let members = topics.members(&room).into_iter().map(|member| member.name).collect();
-    if socket.send(json(&Members { members })).await.is_err() {
+    if send_members(&sender, &topics, &room).await.is_err() {
         return;
     }
-    while let Some(Ok(message)) = socket.recv().await {
+    while let Some(Ok(message)) = receiver.recv().await {
         let Message::Text(text) = message else { continue };
         let said = Said { id: String::new(), from: entry.name.clone(), text: text.to_string() };
         if let Err(error) = topics.publish(&room, json(&said))
-            && socket.send(json(&serde_json::json!({ "error": error.to_string() }))).await.is_err()
+            && sender.send(json(&serde_json::json!({ "error": error.to_string() }))).await.is_err()
         {
             return;
         }
     }
 }
 
-fn subscribe(socket: &WebSocket, topics: &Topics, room: &str, last: Option<MessageId>) -> Result<(), SubscribeError> {
+/// Sends the members of a room: a message with `members`, and further parts of a long list with `more`. Each part is made
+/// when there is room for it, so that a client that does not read holds only one, and so that the changes that it gets
+/// meanwhile fit the list.
+async fn send_members(sender: &WebSocketSender, topics: &Topics, room: &str) -> Result<(), Error> {
+    let mut last = None;
+    loop {
+        poll_fn(|cx| sender.poll_ready(cx)).await?;
+        let names: Vec<String> = topics.members(room).into_iter().map(|member| member.name).collect();
+        let begin = last.as_ref().map_or(0, |last| names.partition_point(|name| name <= last));
+        let (part, is_last) = part(&names[begin..]);
+        sender.try_send(if last.is_none() { json(&Members { members: part }) } else { json(&More { more: part }) })?;
+        if is_last {
+            return Ok(());
+        }
+        last = part.last().cloned();
+    }
+}
+
+/// Returns the first part of a list, and true if that is all of it.
+fn part(names: &[String]) -> (&[String], bool) {
+    let mut bytes = 0;
+    let fits = names.iter().take_while(|name| {
+        bytes += name.len();
+        bytes <= LIST_BYTES
+    });
+    let part = &names[..fits.count().max(1).min(names.len())];
+    (part, part.len() == names.len())
+}
+
+fn subscribe(
+    socket: &WebSocketSender,
+    topics: &Topics,
+    room: &str,
+    last: Option<MessageId>,
+) -> Result<(), SubscribeError> {
     socket.subscribe(topics, &format!("$presence/{room}"), Start::Next)?;
     socket.subscribe(topics, room, last.map_or(Start::Last(HISTORY), Start::After))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_list_of_members_goes_in_parts() {
+        let names: Vec<String> = (0..5).map(|number| number.to_string().repeat(LIST_BYTES / 2)).collect();
+        assert_eq!(part(&names), (&names[..2], false));
+        assert_eq!(part(&names[3..]), (&names[3..], true));
+        assert_eq!(part(&[]), (&[][..], true));
+        let long = ["x".repeat(2 * LIST_BYTES), "y".to_string()];
+        assert_eq!(part(&long), (&long[..1], false));
+    }
 }

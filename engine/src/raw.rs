@@ -47,9 +47,16 @@ pub(crate) const RAW_BYTES: usize = 64 * 1024;
 /// many tunnels wait.
 const RAW_BYTES_TIGHT: usize = 4 * 1024;
 
-/// Returns the number of written bytes at which the writer must wait.
-fn most_written() -> usize {
-    if held_in_all() > HELD_BYTES { RAW_BYTES_TIGHT } else { RAW_BYTES }
+/// The same number of the written bytes of all streams of a connection, of which each stream has its part.
+const NEIGHBOURS_BYTES: usize = 1024 * 1024;
+
+/// Returns the number of written bytes at which the writer must wait, on a connection that has so many streams besides.
+fn most_written(neighbours: u32) -> usize {
+    if held_in_all() > HELD_BYTES {
+        RAW_BYTES_TIGHT
+    } else {
+        RAW_BYTES.min(NEIGHBOURS_BYTES / (neighbours as usize + 1))
+    }
 }
 
 /// A change of [`RawReader::keep`] by fewer bytes is counted with the connection's next event.
@@ -85,6 +92,8 @@ pub(crate) struct Raw {
     /// [`RawReader::keep`] and [`RawWriter::keep`].
     kept: u32,
     kept_to_send: u32,
+    /// The number of streams that the connection had besides this one when it began.
+    neighbours: u32,
     /// The number of bytes copied into the driver's arena in the turn `copied_in`.
     copied: u32,
     copied_in: u32,
@@ -151,6 +160,11 @@ impl Raw {
     /// Creates the state of a new tunnel. `connection` wakes the task that moves its bytes.
     pub(crate) fn new(connection: Waker) -> Raw {
         Raw { connection: Some(connection), flushed: true, ..Raw::default() }
+    }
+
+    /// Creates the state of a tunnel on a connection that has so many streams besides.
+    pub(crate) fn beside(neighbours: u32, connection: Waker) -> Raw {
+        Raw { neighbours, ..Raw::new(connection) }
     }
 
     /// Keeps received bytes for the reader, or drops them if the reader is gone. The caller must then poll the tunnel's
@@ -305,6 +319,11 @@ impl Raw {
 
     fn is_broken(&self) -> bool {
         self.end == Some(Ended::Broken)
+    }
+
+    /// Returns true if the task may write more.
+    fn has_room(&self) -> bool {
+        self.outgoing_held() < most_written(self.neighbours)
     }
 
     /// Takes the first bytes that were written.
@@ -541,7 +560,7 @@ impl RawWriter {
         if raw.is_broken() {
             return Poll::Ready(Err(Broken));
         }
-        if raw.outgoing_held() >= most_written() {
+        if !raw.has_room() {
             raw.wait(Event::Write, cx);
             return Poll::Pending;
         }
@@ -552,7 +571,7 @@ impl RawWriter {
     /// task other than the one that writes may wait here at the same time, so that it can answer the peer.
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut raw = self.raw.borrow_mut();
-        if raw.outgoing_held() < most_written() || raw.is_broken() {
+        if raw.has_room() || raw.is_broken() {
             return Poll::Ready(());
         }
         raw.wait(Event::Room, cx);
@@ -566,7 +585,7 @@ impl RawWriter {
 
     /// Returns true if [`poll_room`](Self::poll_room) would not wait.
     pub fn has_room(&self) -> bool {
-        self.raw.borrow().outgoing_held() < most_written()
+        self.raw.borrow().has_room()
     }
 
     /// See [`RawReader::ended`].

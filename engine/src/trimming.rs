@@ -11,15 +11,22 @@ const LOOKS_A_TRIM: u32 = 20;
 const LEAST_FREED: usize = 4 * 1024 * 1024;
 const LEAST_PART: usize = 8;
 
+/// The number of bytes, and at least half of the peak, by which the charge must fall to show that peers have left.
+const LEAST_CHARGED: usize = 1024 * 1024;
+
 /// What is known of the heap since the last pass over it.
 #[derive(Debug, Default)]
 pub(crate) struct Trimming {
     /// The least number of bytes that the process has held since the last pass, beyond what is charged; `None` before the
     /// first check.
     least: Option<usize>,
+    /// The least number ever.
+    floor: Option<usize>,
     /// The number of bytes that the process held after the last pass.
     after: usize,
-    /// The number of checks in a row at which it held much more than `least`, or much less than `after`.
+    /// The most bytes that were charged since the last pass.
+    most_charged: usize,
+    /// The number of checks in a row at which there was something to return.
     looks: u32,
 }
 
@@ -35,22 +42,27 @@ impl Trimming {
 
     /// Returns true if the process has held much more than is charged to the budget for a second. What was charged once
     /// does not matter: much of the memory that peers cause is not charged, such as that of the gaps between used blocks.
-    /// Also returns true if the process holds much less than after the last pass: what was in use then, and kept the pages
-    /// beside it, is free now.
+    /// Also returns true if the process holds much less than after the last pass, or if much less is charged and more is held
+    /// than at the beginning: what was in use at the last pass, and kept the pages beside it, is free now.
     fn is_due(&mut self, held: usize, charged: usize) -> bool {
         // More may be charged than is held, because memory that nobody has written to is not held.
         let beyond = held.saturating_sub(charged);
-        let least = self.least.map_or(beyond, |least| least.min(beyond));
-        self.least = Some(least);
-        let is_much = beyond - least >= LEAST_FREED.max(least / LEAST_PART);
+        let lower = |known: Option<usize>| known.map_or(beyond, |known| known.min(beyond));
+        let (least, floor) = (lower(self.least), lower(self.floor));
+        (self.least, self.floor) = (Some(least), Some(floor));
+        self.most_charged = self.most_charged.max(charged);
+        let is_above = |level: usize| beyond - level >= LEAST_FREED.max(level / LEAST_PART);
         let has_fallen = self.after.saturating_sub(held) >= LEAST_FREED;
-        self.looks = if is_much || has_fallen { self.looks + 1 } else { 0 };
+        let have_left = self.most_charged - charged >= LEAST_CHARGED.max(self.most_charged / 2);
+        let is_due = is_above(least) || has_fallen || (have_left && is_above(floor));
+        self.looks = if is_due { self.looks + 1 } else { 0 };
         self.looks >= LOOKS_A_TRIM
     }
 
     /// Records what the process holds after a pass.
     fn trimmed(&mut self, held: usize, charged: usize) {
-        *self = Trimming { least: Some(held.saturating_sub(charged)), after: held, looks: 0 };
+        let least = held.saturating_sub(charged);
+        *self = Trimming { least: Some(least), floor: self.floor, after: held, most_charged: charged, looks: 0 };
     }
 }
 
@@ -83,6 +95,20 @@ mod tests {
         assert!(!is_due_within(&mut trimming, 100, 5 * MIB, 0));
         assert!(!is_due_within(&mut trimming, 100, 300 * MIB, 1600 * MIB));
         assert!(is_due_within(&mut trimming, LOOKS_A_TRIM, 60 * MIB, 0));
+    }
+
+    #[test]
+    fn another_pass_follows_when_peers_have_left() {
+        let mut trimming = Trimming::default();
+        assert!(!is_due_within(&mut trimming, 100, 5 * MIB, 0));
+        assert!(is_due_within(&mut trimming, LOOKS_A_TRIM, 650 * MIB, 20 * MIB));
+        // All of it is in use.
+        trimming.trimmed(650 * MIB, 20 * MIB);
+        assert!(!is_due_within(&mut trimming, 100, 650 * MIB, 20 * MIB));
+        assert!(is_due_within(&mut trimming, LOOKS_A_TRIM, 650 * MIB, MIB));
+        // The program has memory of its own, which is not charged.
+        trimming.trimmed(200 * MIB, MIB);
+        assert!(!is_due_within(&mut trimming, 100, 200 * MIB, MIB / 2));
     }
 
     #[test]

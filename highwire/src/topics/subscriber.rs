@@ -35,6 +35,9 @@ struct State {
     missed: bool,
     /// True if the subscription has ended, because its reader was slow or has let it go.
     is_cut: bool,
+    /// True for changes of members. A broker that is not reachable loses none of them: when it is back, the changes are found
+    /// again.
+    is_of_presence: bool,
     /// For a subscription that began with the topic's history: the place up to which messages were delivered.
     place: Option<u64>,
 }
@@ -63,12 +66,21 @@ struct Waiting {
 }
 
 impl Subscriber {
-    pub(super) fn new(sink: Option<(Weak<dyn Sink>, Queued)>) -> Subscriber {
+    pub(super) fn new(sink: Option<(Weak<dyn Sink>, Queued)>, is_of_presence: bool) -> Subscriber {
         let reader = match sink {
             Some((sink, queued)) => Reader::Sink { sink, queued },
             None => Reader::Task(None),
         };
-        Subscriber { state: RefCell::new(State { reader, waiting: None, missed: false, is_cut: false, place: None }) }
+        Subscriber {
+            state: RefCell::new(State {
+                reader,
+                waiting: None,
+                missed: false,
+                is_cut: false,
+                is_of_presence,
+                place: None,
+            }),
+        }
     }
 
     /// Makes the subscription wait for the topic's history.
@@ -105,7 +117,7 @@ impl Subscriber {
     pub(super) fn miss(&self, has_history: bool) {
         let mut state = self.state.borrow_mut();
         let awaits_history = state.waiting.as_ref().is_some_and(|waiting| waiting.start.is_some());
-        state.missed |= has_history || (state.place.is_none() && !awaits_history);
+        state.missed |= has_history || (state.place.is_none() && !awaits_history && !state.is_of_presence);
     }
 
     /// Delivers a message, or keeps it until there is room.

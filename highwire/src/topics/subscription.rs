@@ -1,5 +1,6 @@
 //! Subscriptions, and event streams of topics.
 
+use super::filter::PRESENCE;
 use super::histories::Kept;
 use super::history::Start;
 use super::hub::Hub;
@@ -68,7 +69,7 @@ impl Subscription {
             return Err(SubscribeError::NoHistory);
         }
         let local = Local::get_or_create(hub);
-        let subscriber = Rc::new(Subscriber::new(sink));
+        let subscriber = Rc::new(Subscriber::new(sink, filter.starts_with(PRESENCE)));
         hub.listen(filter, has_history);
         let filter: Rc<str> = filter.into();
         let history = has_history.then(|| hub.history(&(&*filter).into(), hub.rule(&filter)));

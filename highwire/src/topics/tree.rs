@@ -249,7 +249,7 @@ mod tests {
         let added: Vec<_> = filters
             .iter()
             .map(|filter| {
-                let subscriber = Rc::new(Subscriber::new(None));
+                let subscriber = Rc::new(Subscriber::new(None, false));
                 (filter, tree.add(&filter.as_str().into(), subscriber.clone()), subscriber)
             })
             .collect();

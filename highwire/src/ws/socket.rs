@@ -417,7 +417,10 @@ impl Core {
             && let Some((kind, bytes)) = message.as_data()
         {
             deflated = match codec.begin(kind, bytes.len(), || message.clone().into_data()) {
-                Way::Slices => return Ok(self.keep_messages()),
+                Way::Slices => {
+                    self.keep_messages();
+                    return Ok(());
+                }
                 Way::Whole => codec.deflate(bytes).map(|deflated| (kind, deflated)),
                 Way::Plain => None,
             };

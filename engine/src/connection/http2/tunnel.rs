@@ -61,7 +61,8 @@ impl Transport {
         worker: &WorkerContext<impl Service>,
     ) {
         let waker = worker.context.inbox.waker(self.stream_task(stream).number());
-        http2.active(stream, worker).exchange.propose_tunnel(Raw::new(waker));
+        let neighbours = u32::try_from(http2.http.open_streams()).unwrap_or(u32::MAX).saturating_sub(1);
+        http2.active(stream, worker).exchange.propose_tunnel(Raw::beside(neighbours, waker));
     }
 
     /// Adapts a handler's answer to a CONNECT. If the handler accepts the tunnel, the bytes that its task writes become
