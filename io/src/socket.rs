@@ -48,6 +48,12 @@ impl Socket {
     }
 }
 
+/// Returns true for the error of a send on a connection that the peer has reset. Bytes that arrived before may still be
+/// received, such as a server's answer to an upload that it does not read to the end.
+pub(crate) fn is_reset(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+}
+
 /// Blocking calls for the engine with one thread per connection.
 pub mod blocking {
     use super::*;

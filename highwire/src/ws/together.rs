@@ -13,7 +13,7 @@ use std::rc::{Rc, Weak};
 const CONNECTION_BYTES: usize = 3 * 1024 * 1024;
 
 /// The same number while the WebSockets of all HTTP/2 connections of the worker hold more than [`WORKER_BYTES`].
-const CONNECTION_BYTES_TIGHT: usize = 1024 * 1024;
+const CONNECTION_BYTES_TIGHT: usize = 384 * 1024;
 const WORKER_BYTES: usize = 16 * 1024 * 1024;
 
 /// The number of bytes that a WebSocket may hold although the connection holds too many.

@@ -302,7 +302,8 @@ impl Readiness {
     /// was done before.
     fn fail(&mut self, id: SocketId, error: io::Error) {
         let Some(connection) = self.connections.get(id) else { return };
-        connection.ended = true;
+        // What arrived before a reset is received before the report.
+        connection.ended |= !socket::is_reset(&error);
         (connection.outgoing, connection.lent_buffer) = (None, None);
         if !std::mem::replace(&mut connection.failed, true) {
             self.broken.push_back((id, error));
@@ -329,6 +330,9 @@ impl Readiness {
                 }
                 self.tell(socket, Completion::Drained { socket }, queue, sink);
             } else if let Some((socket, error)) = self.broken.pop_front() {
+                if socket::is_reset(&error) {
+                    self.receive(socket, true, queue, sink);
+                }
                 self.tell(socket, Completion::Failed { socket, error }, queue, sink);
             } else if refused > 0
                 && let Some((token, error)) = self.refused.pop_front()
@@ -414,6 +418,7 @@ impl Readiness {
                 },
             };
             match received {
+                Ok(0) if connection.failed => return,
                 Ok(0) => {
                     connection.ended = true;
                     connection.lent_buffer = None;

@@ -96,6 +96,11 @@ struct Connection {
     aborted: bool,
     /// True if `Failed` was reported.
     failed: bool,
+    /// True if the peer has reset the connection, as a send has found. What arrived before is received, and then `Failed` is
+    /// reported.
+    is_reset: bool,
+    /// The number of turns since then.
+    turns_since_reset: u8,
     /// True if some bytes to send were lost, for example because a file is too short. Nothing queued behind them may
     /// leave.
     lost: bool,
@@ -211,7 +216,7 @@ impl Uring {
         if connection.lent_buffer.is_some() || connection.fills_lent_buffer {
             return self.fill_lent_buffer(id);
         }
-        if connection.armed || connection.paused || connection.ended || connection.closed {
+        if connection.armed || connection.paused || connection.ended || connection.closed || connection.is_reset {
             return;
         }
         connection.armed = true;
@@ -237,6 +242,8 @@ impl Uring {
             closed: false,
             aborted: false,
             failed: false,
+            is_reset: false,
+            turns_since_reset: 0,
             lost: false,
             owed: false,
             told: false,
@@ -378,12 +385,10 @@ impl Uring {
                 if connection.closed {
                     return self.finish(socket);
                 }
-                connection.ended = true;
-                if std::mem::replace(&mut connection.failed, true) {
-                    return;
-                }
                 let error = io::Error::from_raw_os_error(-error);
-                return sink.complete(Completion::Failed { socket, error }, queue);
+                connection.lost = true;
+                connection.stop_receiving(&error);
+                return self.broken.push((socket, error));
             }
         }
         let unfinished = connection.told && !connection.closed && !connection.failed && !outgoing.is_empty();
@@ -406,6 +411,10 @@ impl Uring {
     /// Reports failed sockets, failed connection attempts, and blocked and drained sockets.
     fn report<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) -> io::Result<()> {
         for (socket, error) in std::mem::take(&mut self.broken) {
+            if !self.receive_rest(socket, queue, sink) {
+                self.broken.push((socket, error));
+                continue;
+            }
             if let Some(connection) = self.connections.get(socket)
                 && !connection.closed
                 && !std::mem::replace(&mut connection.failed, true)

@@ -74,6 +74,8 @@ impl Uring {
                         connection.report(socket, bytes, queue, sink);
                         self.after_receive(socket, entry);
                     }
+                    // After a reset, this may be the same error.
+                    (..=0, _) if connection.is_reset => {}
                     (0, _) => {
                         connection.ended = true;
                         connection.lent_buffer = None;
@@ -152,6 +154,7 @@ impl Uring {
                     None => sink.complete(Completion::ReceivedInto { socket, buffer, count }, queue),
                 }
             }
+            ..=0 if connection.is_reset => {}
             0 => {
                 (connection.ended, connection.lent_buffer) = (true, None);
                 sink.complete(Completion::Ended { socket }, queue);
@@ -170,7 +173,47 @@ impl Uring {
     }
 }
 
+/// The most receives of bytes that arrived before a reset, and the most turns until then.
+const LAST_RECEIVES: usize = 16;
+const LAST_TURNS: u8 = 8;
+
+impl Uring {
+    /// Receives what has arrived on a connection before the peer has reset it. Returns false if that must wait for the next
+    /// turn, because bytes that came before may be among the completions.
+    pub(super) fn receive_rest<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) -> bool {
+        let has_completions = !self.entries.is_empty() || self.ring.has_completions();
+        let mut buffer = Vec::new();
+        for _ in 0..LAST_RECEIVES {
+            let Some(connection) = self.connections.get(socket) else { return true };
+            let may_receive = connection.is_reset && !connection.ended && !connection.paused && !connection.closed;
+            if !may_receive || connection.failed {
+                return true;
+            }
+            if has_completions && connection.armed && connection.turns_since_reset < LAST_TURNS {
+                connection.turns_since_reset += 1;
+                return false;
+            }
+            buffer.resize(limit::RING_BUFFER_BYTES, 0);
+            match socket::receive(&connection.descriptor, &mut buffer) {
+                Ok(count @ 1..) => connection.report(socket, &buffer[..count], queue, sink),
+                _ => return true,
+            }
+        }
+        true
+    }
+}
+
 impl Connection {
+    /// Receives no more after an error of a send, because a receive may report the same error as the peer's end. After a
+    /// reset, what arrived before is still received.
+    pub(super) fn stop_receiving(&mut self, error: &io::Error) {
+        if socket::is_reset(error) {
+            self.is_reset = true;
+        } else {
+            self.ended = true;
+        }
+    }
+
     /// Reports bytes that were received into the ring's buffers. If the loop waits for them in a buffer of its own, they
     /// arrived before the receive into that buffer began.
     #[inline]

@@ -52,8 +52,8 @@ impl Uring {
     /// Fails a connection if some of its bytes cannot be sent. Nothing queued behind these bytes may leave.
     fn lose(&mut self, id: SocketId, error: io::Error) {
         let Some(connection) = self.connections.get(id) else { return };
-        // Receive no more, because a receive may report the same error as the peer's end.
-        (connection.sending, connection.lost, connection.ended) = (false, true, true);
+        connection.stop_receiving(&error);
+        (connection.sending, connection.lost) = (false, true);
         connection.outgoing = None;
         if connection.closed {
             self.cut(id);
@@ -294,12 +294,13 @@ impl Uring {
             count @ 0.. => count as u32,
             error if is_passing(&io::Error::from_raw_os_error(-error)) => 0,
             error => {
+                let error = io::Error::from_raw_os_error(-error);
                 connection.outgoing = None;
-                connection.ended = true;
+                connection.stop_receiving(&error);
                 if connection.closed {
                     self.deferred.push(id);
                 } else {
-                    self.broken.push((id, io::Error::from_raw_os_error(-error)));
+                    self.broken.push((id, error));
                 }
                 return;
             }

@@ -1,0 +1,78 @@
+//! What a peer has sent before it resets the connection is received, even if a send finds the reset first. A server that
+//! answers an upload early and closes with unread bytes causes this.
+
+use bytes::Bytes;
+use highwire_io::{
+    Address, Completion, Driver, Instant, Listener, Op, Options, Queue, Readiness, Sink, SocketId, Uring,
+};
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::Duration;
+
+#[derive(Default)]
+struct Seen {
+    socket: Option<SocketId>,
+    events: Vec<String>,
+}
+
+impl Sink for Seen {
+    fn begin(&mut self, _: Instant) {}
+    fn complete(&mut self, completion: Completion<'_>, _: &mut Queue) {
+        match completion {
+            Completion::Accepted { socket, .. } => self.socket = Some(socket),
+            Completion::Received { bytes, .. } => self.events.push(String::from_utf8_lossy(bytes).into_owned()),
+            Completion::Ended { .. } => self.events.push("ended".into()),
+            Completion::Failed { .. } => self.events.push("failed".into()),
+            _ => {}
+        }
+    }
+}
+
+/// Plays a client that sends an answer and resets the connection, and then sends with the driver.
+fn play(mut driver: impl Driver, shares: bool) {
+    let address = Address::parse("127.0.0.1:0").expect("an address");
+    let listener = Listener::bind(&address, &Options::default()).expect("a port");
+    let Address::Tcp(address) = listener.address().clone() else { panic!("an internet address") };
+    driver.listen(listener).expect("room");
+    let (mut queue, mut seen) = (Queue::new(), Seen::default());
+    let mut client = TcpStream::connect(address).expect("a connection");
+    let socket = loop {
+        driver.turn(None, &mut queue, &mut seen).expect("a turn");
+        if let Some(socket) = seen.socket {
+            break socket;
+        }
+    };
+    // The client closes with an unread byte, which resets the connection.
+    queue.output.extend_from_slice(b"x");
+    queue.push(Op::Send { socket, start: 0, end: 1, more: false });
+    driver.turn(Some(Instant::default()), &mut queue, &mut seen).expect("a turn");
+    while client.peek(&mut [0]).expect("a byte") == 0 {}
+    client.write_all(b"answer").expect("an open connection");
+    drop(client);
+    std::thread::sleep(Duration::from_millis(20));
+    if shares {
+        queue.push(Op::SendBytes { socket, bytes: Bytes::from(vec![0; 100_000]) });
+    } else {
+        queue.output.extend_from_slice(&[0; 1000]);
+        queue.push(Op::Send { socket, start: 0, end: 1000, more: false });
+    }
+    for _ in 0..1000 {
+        let until = driver.now() + Duration::from_millis(10);
+        driver.turn(Some(until), &mut queue, &mut seen).expect("a turn");
+        if seen.events.iter().any(|event| event == "failed") {
+            break;
+        }
+    }
+    assert_eq!(seen.events, ["answer", "failed"], "{}, {shares}", driver.name());
+}
+
+#[test]
+fn what_arrived_before_a_reset_is_received() {
+    for shares in [false, true].repeat(20) {
+        play(Readiness::new().expect("a driver"), shares);
+        match Uring::new() {
+            Ok(driver) => play(driver, shares),
+            Err(error) => eprintln!("not run: this system has no io_uring ({error})"),
+        }
+    }
+}
