@@ -542,7 +542,7 @@ impl RawWriter {
         self.raw.borrow_mut().set_kept(|raw| &mut raw.kept_to_send, bytes);
     }
 
-    /// Queues bytes to be sent. Waits while 64 KiB or more wait for the peer.
+    /// Queues bytes to be sent. Waits while 64 KiB or more wait for the peer (less on an HTTP/2 connection with many streams).
     ///
     /// # Errors
     /// Returns an error if the connection is broken.

@@ -11,6 +11,9 @@ const LOOKS_A_TRIM: u32 = 20;
 const LEAST_FREED: usize = 4 * 1024 * 1024;
 const LEAST_PART: usize = 8;
 
+/// The number of checks that follow a pass which has returned little, until peers that have left cause another one.
+const REST: u32 = 200;
+
 /// The number of bytes, and at least half of the peak, by which the charge must fall to show that peers have left.
 const LEAST_CHARGED: usize = 1024 * 1024;
 
@@ -28,6 +31,8 @@ pub(crate) struct Trimming {
     most_charged: usize,
     /// The number of checks in a row at which there was something to return.
     looks: u32,
+    /// The number of checks until a pass for peers that have left, because the last one has returned little.
+    rest: u32,
 }
 
 impl Trimming {
@@ -36,7 +41,7 @@ impl Trimming {
         let Some(held) = highwire_io::memory::resident() else { return };
         if self.is_due(held, budget.used()) {
             highwire_io::memory::trim();
-            self.trimmed(highwire_io::memory::resident().unwrap_or_default(), budget.used());
+            self.trimmed(held, highwire_io::memory::resident().unwrap_or_default(), budget.used());
         }
     }
 
@@ -54,15 +59,17 @@ impl Trimming {
         let is_above = |level: usize| beyond - level >= LEAST_FREED.max(level / LEAST_PART);
         let has_fallen = self.after.saturating_sub(held) >= LEAST_FREED;
         let have_left = self.most_charged - charged >= LEAST_CHARGED.max(self.most_charged / 2);
-        let is_due = is_above(least) || has_fallen || (have_left && is_above(floor));
+        self.rest = self.rest.saturating_sub(1);
+        let is_due = is_above(least) || has_fallen || (have_left && self.rest == 0 && is_above(floor));
         self.looks = if is_due { self.looks + 1 } else { 0 };
         self.looks >= LOOKS_A_TRIM
     }
 
-    /// Records what the process holds after a pass.
-    fn trimmed(&mut self, held: usize, charged: usize) {
+    /// Records what the process held before and after a pass.
+    fn trimmed(&mut self, before: usize, held: usize, charged: usize) {
         let least = held.saturating_sub(charged);
-        *self = Trimming { least: Some(least), floor: self.floor, after: held, most_charged: charged, looks: 0 };
+        let rest = if before.saturating_sub(held) < LEAST_FREED { REST } else { 0 };
+        *self = Trimming { least: Some(least), floor: self.floor, after: held, most_charged: charged, looks: 0, rest };
     }
 }
 
@@ -85,7 +92,7 @@ mod tests {
         assert!(!is_due_within(&mut trimming, LOOKS_A_TRIM - 1, 60 * MIB, 0));
         assert!(!trimming.is_due(8 * MIB, 0), "it was returned without a pass");
         assert!(is_due_within(&mut trimming, LOOKS_A_TRIM, 60 * MIB, 0));
-        trimming.trimmed(6 * MIB, 0);
+        trimming.trimmed(60 * MIB, 6 * MIB, 0);
         assert!(!is_due_within(&mut trimming, 100, 6 * MIB, 0));
     }
 
@@ -103,21 +110,23 @@ mod tests {
         assert!(!is_due_within(&mut trimming, 100, 5 * MIB, 0));
         assert!(is_due_within(&mut trimming, LOOKS_A_TRIM, 650 * MIB, 20 * MIB));
         // All of it is in use.
-        trimming.trimmed(650 * MIB, 20 * MIB);
+        trimming.trimmed(660 * MIB, 650 * MIB, 20 * MIB);
         assert!(!is_due_within(&mut trimming, 100, 650 * MIB, 20 * MIB));
         assert!(is_due_within(&mut trimming, LOOKS_A_TRIM, 650 * MIB, MIB));
         // The program has memory of its own, which is not charged.
-        trimming.trimmed(200 * MIB, MIB);
+        trimming.trimmed(201 * MIB, 200 * MIB, MIB);
         assert!(!is_due_within(&mut trimming, 100, 200 * MIB, MIB / 2));
+        assert!(!is_due_within(&mut trimming, REST - 100, 203 * MIB, 20 * MIB));
+        assert!(is_due_within(&mut trimming, LOOKS_A_TRIM, 200 * MIB, 0));
     }
 
     #[test]
     fn another_pass_follows_when_what_was_in_use_is_freed() {
         let mut trimming = Trimming::default();
         assert!(!is_due_within(&mut trimming, 100, 5 * MIB, 0));
-        trimming.trimmed(75 * MIB, 0);
+        trimming.trimmed(140 * MIB, 75 * MIB, 0);
         assert!(is_due_within(&mut trimming, LOOKS_A_TRIM, 40 * MIB, 0));
-        trimming.trimmed(40 * MIB, 0);
+        trimming.trimmed(75 * MIB, 40 * MIB, 0);
         assert!(!is_due_within(&mut trimming, 100, 38 * MIB, 0));
     }
 }

@@ -27,7 +27,9 @@
 //!
 //! **Receiving** starts automatically when a connection is accepted, adopted or connected, and continues until the loop
 //! pauses it or the driver reports `Ended` or `Failed`. The driver reports `Ended` and `Failed` at most once per socket
-//! each, `Failed` possibly after `Ended`. It reports no bytes after either.
+//! each, `Failed` possibly after `Ended`. It reports no bytes after either. If a send finds that the peer has reset the
+//! connection, a real driver first receives what arrived before, unless receiving is paused, and then reports `Failed`: a
+//! server may answer an upload that it does not read to the end. It receives at most 64 KiB (io_uring) or 256 KiB.
 //!
 //! With [`Op::ReceiveInto`](crate::Op::ReceiveInto), the loop lends a buffer for the next bytes of one socket, so that
 //! many bytes need no copy and few calls. Bytes that the driver received before it started the operation are still

@@ -20,6 +20,7 @@ impl Sink for Seen {
     fn complete(&mut self, completion: Completion<'_>, _: &mut Queue) {
         match completion {
             Completion::Accepted { socket, .. } => self.socket = Some(socket),
+            Completion::ReceivedInto { buffer, .. } => self.events.push(String::from_utf8_lossy(&buffer).into_owned()),
             Completion::Received { bytes, .. } => self.events.push(String::from_utf8_lossy(bytes).into_owned()),
             Completion::Ended { .. } => self.events.push("ended".into()),
             Completion::Failed { .. } => self.events.push("failed".into()),
@@ -28,8 +29,9 @@ impl Sink for Seen {
     }
 }
 
-/// Plays a client that sends an answer and resets the connection, and then sends with the driver.
-fn play(mut driver: impl Driver, shares: bool) {
+/// Plays a client that sends an answer and resets the connection, and then sends with the driver. If `lends` is true, the
+/// driver has a buffer for the answer.
+fn play(mut driver: impl Driver, shares: bool, lends: bool) {
     let address = Address::parse("127.0.0.1:0").expect("an address");
     let listener = Listener::bind(&address, &Options::default()).expect("a port");
     let Address::Tcp(address) = listener.address().clone() else { panic!("an internet address") };
@@ -46,6 +48,10 @@ fn play(mut driver: impl Driver, shares: bool) {
     queue.output.extend_from_slice(b"x");
     queue.push(Op::Send { socket, start: 0, end: 1, more: false });
     driver.turn(Some(Instant::default()), &mut queue, &mut seen).expect("a turn");
+    if lends {
+        queue.push(Op::ReceiveInto { socket, buffer: Vec::with_capacity(100), room: 100 });
+        driver.turn(Some(Instant::default()), &mut queue, &mut seen).expect("a turn");
+    }
     while client.peek(&mut [0]).expect("a byte") == 0 {}
     client.write_all(b"answer").expect("an open connection");
     drop(client);
@@ -62,15 +68,15 @@ fn play(mut driver: impl Driver, shares: bool) {
             break;
         }
     }
-    assert_eq!(seen.events, ["answer", "failed"], "{}, {shares}", driver.name());
+    assert_eq!(seen.events, ["answer", "failed"], "{}, {shares}, {lends}", driver.name());
 }
 
 #[test]
 fn what_arrived_before_a_reset_is_received() {
-    for shares in [false, true].repeat(20) {
-        play(Readiness::new().expect("a driver"), shares);
+    for (shares, lends) in [(false, false), (true, false), (false, true), (true, true)].repeat(10) {
+        play(Readiness::new().expect("a driver"), shares, lends);
         match Uring::new() {
-            Ok(driver) => play(driver, shares),
+            Ok(driver) => play(driver, shares, lends),
             Err(error) => eprintln!("not run: this system has no io_uring ({error})"),
         }
     }

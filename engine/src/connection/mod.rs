@@ -261,6 +261,9 @@ impl Connection {
         }
         if self.transport.phase == Phase::Linger {
             // Some of the last bytes are still unsent. The peer gets the usual write timeout to take them.
+            if self.transport.link.is_none() {
+                self.transport.pause(queue);
+            }
             return self.wait_for(Phase::Closing, worker);
         }
         // Receiving pauses while the peer does not take the answers.

@@ -157,6 +157,9 @@ impl Transport {
             if self.phase != Phase::Closing {
                 self.end_direction(out);
             }
+            if self.link.is_none() {
+                self.pause(out.queue);
+            }
             self.phase = Phase::Fresh;
             return self.wait_for(Phase::Closing, worker);
         }

@@ -45,7 +45,7 @@ pub use self::head::Forwarding;
 pub use self::upstreams::{Balance, HealthCheck};
 
 use self::head::Incoming;
-use self::start::Started;
+use self::start::{UPLOAD_BYTES, Uploading};
 use self::upstreams::{Chosen, Upstreams};
 use crate::client::{Bounds, Client, ClientBuilder, Error, OnInterim, Timeouts};
 use crate::handler::private::IntoRoute;
@@ -57,6 +57,7 @@ use highwire_engine::body::BodyStream;
 use highwire_engine::client::{Answer, Failure, Request, Stage};
 use highwire_engine::response::{Content, Streamed};
 use highwire_engine::time::sleep;
+use highwire_proto::Length;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -246,19 +247,20 @@ impl IntoRoute<Proxying> for Proxy {
         if proxy.buffers {
             let buffered = move |incoming: Incoming, body: Bytes| {
                 let proxy = proxy.clone();
-                async move { proxy.pass(incoming, Content::Bytes(body)).await }
+                async move { proxy.pass(incoming, Content::Bytes(body), Uploading::default()).await }
             };
             return buffered.into_route();
         }
         let streamed = move |incoming: Incoming, body: Body| {
             let proxy = proxy.clone();
             async move {
+                let uploading = Uploading::default();
                 let content = match incoming.length {
-                    highwire_proto::Length::Empty => Content::Bytes(Bytes::new()),
-                    highwire_proto::Length::Exact(length) => relay::body(body, Some(length)),
-                    highwire_proto::Length::Unknown => relay::body(body, None),
+                    Length::Empty => Content::Bytes(Bytes::new()),
+                    Length::Exact(length) => relay::body(body, Some(length), &uploading),
+                    Length::Unknown => relay::body(body, None, &uploading),
                 };
-                proxy.pass(incoming, content).await
+                proxy.pass(incoming, content, uploading).await
             }
         };
         streamed.into_route()
@@ -266,8 +268,9 @@ impl IntoRoute<Proxying> for Proxy {
 }
 
 impl Shared {
-    /// Passes a request on, and returns the response.
-    async fn pass(&self, mut incoming: Incoming, content: Content) -> Response {
+    /// Passes a request on, and returns the response. `uploading` gets the request's place among the uploads of its
+    /// connection.
+    async fn pass(&self, mut incoming: Incoming, content: Content, uploading: Uploading) -> Response {
         if !incoming.limit_upgrade(&self.protocols) {
             return Response::error(StatusCode::NOT_IMPLEMENTED, "this protocol does not pass here\n");
         }
@@ -280,17 +283,28 @@ impl Shared {
         }
         let here = self.upstreams.here(&self.client);
         let on_interim = incoming.take_interims().map(relay::interim);
-        let started = match incoming.shared_connection() {
-            Some(connection) if matches!(content, Content::Stream(_)) => {
-                let Some(started) = here.starts.enter_upload(connection).await else {
+        let is_long = match incoming.length {
+            _ if !matches!(content, Content::Stream(_)) => false,
+            Length::Exact(length) => length > UPLOAD_BYTES,
+            Length::Empty | Length::Unknown => true,
+        };
+        let (mut started, mut connection) = (None, None);
+        match incoming.shared_connection() {
+            Some(shared) if is_long => {
+                let Some(upload) = here.starts.enter_upload(shared).await else {
                     let text = "too many uploads of this connection are in progress\n";
                     return Response::error(StatusCode::SERVICE_UNAVAILABLE, text);
                 };
-                Some(started)
+                connection = Some(upload.connection());
+                uploading.set(Some(upload));
             }
-            Some(connection) => Some(here.starts.enter(connection).await),
-            None => None,
-        };
+            Some(shared) => {
+                let request = here.starts.enter(shared).await;
+                connection = Some(request.connection());
+                started = Some(request);
+            }
+            None => {}
+        }
         let (mut tried, mut attempts, mut content) = (Vec::new(), 0, content);
         loop {
             let had_stream = matches!(content, Content::Stream(_));
@@ -304,7 +318,8 @@ impl Shared {
             let failure = match self.attempt(&incoming, &chosen, request, on_interim.as_ref(), has_another).await {
                 Ok(answer) => {
                     chosen.answered();
-                    let untaken = started.as_ref().map(Started::answered);
+                    drop((uploading.take(), started));
+                    let untaken = connection.map(|connection| connection.answered());
                     return relay::response(*answer, &incoming, chosen, untaken, &self.prefix);
                 }
                 Err((failure, again)) => {

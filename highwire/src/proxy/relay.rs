@@ -2,7 +2,7 @@
 
 use super::frames::{Frames, GOING_AWAY};
 use super::head::{Incoming, has_valid_length, is_of_connection, response_fields};
-use super::start::Untaken;
+use super::start::{Untaken, Uploading};
 use super::streamed;
 use super::upstreams::Chosen;
 use crate::client::OnInterim;
@@ -33,6 +33,14 @@ struct Passing {
     stopping: Option<Stopping>,
     /// The client's request for this answer, until it has taken the first part.
     untaken: Option<Untaken>,
+    /// The place of this body among the uploads of its connection, until its end, or until the request is answered.
+    uploading: Uploading,
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        drop(self.uploading.take());
+    }
 }
 
 impl Stream for Passing {
@@ -55,6 +63,7 @@ impl Stream for Passing {
             highwire_engine::log!(Upstream, warn, ?upstream, %error, "a response was cut by its upstream");
         }
         if let Poll::Ready(None) = next {
+            drop(self.uploading.take());
             *self.trailers.borrow_mut() = self.body.trailers();
         }
         next
@@ -62,8 +71,8 @@ impl Stream for Passing {
 }
 
 /// Returns a received body as one to send.
-pub(super) fn body(body: Body, length: Option<u64>) -> Content {
-    passing(body, length, None, None, false)
+pub(super) fn body(body: Body, length: Option<u64>, uploading: &Uploading) -> Content {
+    passing(body, length, None, None, false, uploading.clone())
 }
 
 /// Returns a body that is passed on. One that is endless ends when this server stops.
@@ -73,10 +82,11 @@ fn passing(
     chosen: Option<Chosen>,
     untaken: Option<Untaken>,
     is_endless: bool,
+    uploading: Uploading,
 ) -> Content {
     let trailers = Rc::new(RefCell::default());
     let stopping = is_endless.then(stopping);
-    let passing = Passing { body, trailers: trailers.clone(), chosen, stopping, untaken };
+    let passing = Passing { body, trailers: trailers.clone(), chosen, stopping, untaken, uploading };
     // A body with a length has no trailers over HTTP/1.
     streamed(length, BodyStream::new(passing), Some(Box::new(move || trailers.take())))
 }
@@ -131,7 +141,7 @@ pub(super) fn response(
             let length = if let Length::Exact(length) = answer.head.length { Some(length) } else { None };
             let media_type = answer.head.field(&answer.window, b"content-type").unwrap_or_default();
             let is_endless = length.is_none() && media_type.to_ascii_lowercase().starts_with(b"text/event-stream");
-            passing(body, length, Some(chosen), untaken, is_endless)
+            passing(body, length, Some(chosen), untaken, is_endless, Uploading::default())
         }
         AnswerBody::Tunnel(upstream) => {
             let protocol = answer.head.field(&answer.window, b"upgrade").unwrap_or_default();

@@ -8,9 +8,9 @@
 //! A client can also ask for a hundred long answers and read none of them. Then each answer occupies memory here. So a
 //! connection begins no request while it takes nothing of [`UNTAKEN`] answers.
 //!
-//! Uploads in parts do not wait for other requests, because their unread bytes could close the window that all uploads of
-//! the connection share. But only [`UPLOADS`] of them may be at upstreams, because a client that sends a byte of each
-//! occupies a connection with each.
+//! Long uploads do not wait for other requests, because their unread bytes could close the window that all uploads of the
+//! connection share. But only [`UPLOADS`] of them may be on their way to upstreams, because a client that sends a byte of
+//! each occupies a connection with each.
 
 use highwire_engine::context;
 use highwire_engine::time::{Sleep, sleep, timeout};
@@ -37,7 +37,10 @@ const SILENCE: Duration = Duration::from_millis(50);
 /// idle.
 const TURNS: u32 = 3;
 
-/// The most uploads in parts of a connection, and how long further ones wait before they are refused.
+/// The length in bytes from which on a body makes a request a long upload. A hundred shorter ones leave room in the window.
+pub(super) const UPLOAD_BYTES: u64 = 2048;
+
+/// The most long uploads of a connection, and how long further ones wait before they are refused.
 const UPLOADS: u32 = 32;
 const UPLOAD_WAIT: Duration = Duration::from_secs(5);
 
@@ -68,7 +71,7 @@ struct Lane {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Request,
-    /// A request whose body is passed on in parts.
+    /// A request with a long body, until the body is passed on.
     Upload,
 }
 
@@ -84,6 +87,9 @@ pub(super) struct Started {
     start: Rc<Start>,
     kind: Kind,
 }
+
+/// The place of a request among the uploads of its connection, for the request and its body.
+pub(super) type Uploading = Rc<Cell<Option<Started>>>;
 
 /// An answer of which the client has taken nothing.
 pub(super) struct Untaken {
@@ -102,7 +108,7 @@ impl Starts {
         self.enter_as(Kind::Request, id).await
     }
 
-    /// Waits until an upload in parts of a connection may be sent to an upstream. Returns `None` if it may not in time.
+    /// Waits until a long upload of a connection may be sent to an upstream. Returns `None` if it may not in time.
     pub(super) async fn enter_upload(&self, id: SocketId) -> Option<Started> {
         timeout(UPLOAD_WAIT, self.enter_as(Kind::Upload, id)).await.ok()
     }
@@ -153,6 +159,17 @@ impl Starts {
 }
 
 impl Started {
+    pub(super) fn connection(&self) -> Connection {
+        Connection { start: self.start.clone() }
+    }
+}
+
+/// A connection with a request.
+pub(super) struct Connection {
+    start: Rc<Start>,
+}
+
+impl Connection {
     /// Records that an upstream has answered the request. The result is dropped when the client has taken the first part of
     /// the answer's body.
     pub(super) fn answered(&self) -> Untaken {
@@ -181,7 +198,7 @@ impl Untaken {
             self.count(true);
         } else if self.counts && Pin::new(self.silence.get_or_insert_with(|| sleep(SILENCE))).poll(cx).is_ready() {
             self.count(false);
-            [Kind::Request, Kind::Upload].iter().for_each(|kind| self.start.wake_next(*kind));
+            self.start.wake_next(Kind::Request);
         }
         false
     }
@@ -197,7 +214,6 @@ impl Drop for Untaken {
         self.count(false);
         self.start.most.set(self.start.most.get().saturating_add(MORE));
         (0..MORE).for_each(|_| self.start.wake_next(Kind::Request));
-        self.start.wake_next(Kind::Upload);
     }
 }
 
@@ -213,7 +229,7 @@ impl Start {
         let (running, untaken) = (self.lane(kind).running.get(), self.untaken.get());
         match kind {
             Kind::Request => running + untaken < self.most.get() && untaken < UNTAKEN,
-            Kind::Upload => running < UPLOADS && untaken < UNTAKEN,
+            Kind::Upload => running < UPLOADS,
         }
     }
 
@@ -243,9 +259,11 @@ struct Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if self.ticket.as_ref().is_some_and(|ticket| ticket.has_left.replace(true)) {
-            self.start.wake_next(self.kind);
+        let Some(ticket) = &self.ticket else { return };
+        if ticket.has_left.replace(true) {
+            return self.start.wake_next(self.kind);
         }
+        self.start.lane(self.kind).waiting.borrow_mut().retain(|other| !Rc::ptr_eq(other, ticket));
     }
 }
 
@@ -289,7 +307,7 @@ mod tests {
             let mut waiting = entering(&starts, 30);
             let mut started = begun(&mut waiting).await;
             assert_eq!(started.len(), FIRST as usize);
-            drop(started.pop().expect("a request").answered());
+            drop(started.pop().expect("a request").connection().answered());
             assert_eq!(begun(&mut waiting).await.len(), 1 + MORE as usize);
         })
         .expect("a worker");
@@ -300,7 +318,8 @@ mod tests {
         block_on(async {
             let starts = Starts::default();
             let mut waiting = entering(&starts, 30);
-            let mut untaken: Vec<Untaken> = begun(&mut waiting).await.iter().map(Started::answered).collect();
+            let mut untaken: Vec<Untaken> =
+                begun(&mut waiting).await.iter().map(|started| started.connection().answered()).collect();
             assert_eq!(begun(&mut waiting).await.len(), 0);
             let first = untaken.first_mut().expect("an answer");
             let is_over = poll_fn(|cx| Poll::Ready([first.is_over(true, cx), first.is_over(true, cx)])).await;
@@ -316,7 +335,8 @@ mod tests {
         block_on(async {
             let starts = Starts::default();
             let mut waiting = entering(&starts, 30);
-            let mut untaken: Vec<Untaken> = begun(&mut waiting).await.iter().map(Started::answered).collect();
+            let mut untaken: Vec<Untaken> =
+                begun(&mut waiting).await.iter().map(|started| started.connection().answered()).collect();
             let mut looks = async |is_ready: bool| {
                 poll_fn(|cx| {
                     assert!(!untaken.iter_mut().any(|answer| answer.is_over(is_ready, cx)));

@@ -297,12 +297,11 @@ impl Here {
         let at = if self.upstreams.len() == 1 { 0 } else { self.candidate(incoming, tried) };
         let upstream = self.upstreams[at].clone();
         upstream.pending.set(upstream.pending.get() + 1);
-        let tries = upstream.ejections.get() > 0 && upstream.is_usable();
-        if tries {
+        let tries = (upstream.ejections.get() > 0 && upstream.is_usable()).then(|| {
             // An upstream answers an upload at its end.
-            let time = if is_upload { UPLOAD_TRIAL } else { TRIAL };
-            upstream.tried_until.set(context::now() + time);
-        }
+            context::now() + if is_upload { UPLOAD_TRIAL } else { TRIAL }
+        });
+        tries.into_iter().for_each(|until| upstream.tried_until.set(until));
         Chosen { upstream, at, begun: context::now(), tries }
     }
 
@@ -366,8 +365,8 @@ pub(super) struct Chosen {
     upstream: Rc<Upstream>,
     at: usize,
     begun: Instant,
-    /// True if the request tries whether an upstream answers again that was ejected.
-    tries: bool,
+    /// The end of the time in which only this request tries whether an upstream answers again that was ejected, if it does.
+    tries: Option<Instant>,
 }
 
 impl Chosen {
@@ -392,7 +391,8 @@ impl Chosen {
     }
 
     fn end_try(&mut self) {
-        if std::mem::take(&mut self.tries) {
+        // Another one may try since, because this one has taken too long.
+        if self.tries.take().is_some_and(|until| until == self.upstream.tried_until.get()) {
             self.upstream.tried_until.set(Instant::default());
         }
     }

@@ -351,6 +351,8 @@ impl Hub {
         let mut published = Published::new(topic, self.next_id(), message, self.presence_rule.clone());
         if self.charge(&mut published) {
             self.post(Item::Message(Arc::new(published), None, None));
+        } else {
+            self.post(Item::Missed(published.topic));
         }
     }
 

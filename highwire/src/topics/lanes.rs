@@ -4,6 +4,10 @@ use super::local::{Delivery, Item, MAILBOX_BYTES, MAILBOX_ITEMS};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+/// The items and bytes that a lane may always have.
+const LANE_ITEMS: usize = 64;
+const LANE_BYTES: usize = 256 * 1024;
+
 /// The lanes of a worker's topics.
 #[derive(Default)]
 pub(super) struct Lanes {
@@ -55,9 +59,9 @@ impl Lanes {
         }
     }
 
-    /// Adds an item to the lane of its topic. Returns a message for which the lane has no room: no topic has more than its
-    /// part of what may wait for the worker.
-    pub(super) fn add(&mut self, item: Item) -> Option<Item> {
+    /// Adds an item to the lane of its topic. Returns a message for which the lane has no room: if `is_crowded`, no topic has
+    /// more than its part of what may wait for the worker.
+    pub(super) fn add(&mut self, item: Item, is_crowded: bool) -> Option<Item> {
         let parts = self.lanes.len() + 1;
         let topic = item.topic()?;
         if !self.lanes.contains_key(topic) {
@@ -66,14 +70,20 @@ impl Lanes {
         }
         let lane = self.lanes.get_mut(topic)?;
         let cost = item.cost();
-        let is_full = lane.items.len() >= MAILBOX_ITEMS / parts || lane.bytes + cost > MAILBOX_BYTES / parts;
-        if is_full && !lane.items.is_empty() && matches!(item, Item::Message(..)) {
+        let is_full = lane.items.len() >= LANE_ITEMS.max(MAILBOX_ITEMS / parts)
+            || lane.bytes + cost > LANE_BYTES.max(MAILBOX_BYTES / parts);
+        if is_crowded && is_full && !lane.items.is_empty() && matches!(item, Item::Message(..)) {
             lane.has_lost = true;
             return Some(item);
         }
         lane.bytes += cost;
         lane.items.push_back((item, std::mem::take(&mut lane.has_lost)));
         None
+    }
+
+    /// Records that messages of some topics were lost behind those that wait.
+    pub(super) fn lose(&mut self, is_lost: impl Fn(&str) -> bool) {
+        self.lanes.values_mut().filter(|lane| is_lost(&lane.topic)).for_each(|lane| lane.has_lost = true);
     }
 
     /// Takes the lane whose turn it is.
@@ -113,7 +123,9 @@ mod tests {
     fn lanes_have_their_turns_and_keep_the_order_of_their_items() {
         let mut lanes = Lanes::default();
         for number in 1..=4 {
-            ["a", "b", "c"][..(number as usize).min(3)].iter().for_each(|topic| drop(lanes.add(item(topic, number))));
+            ["a", "b", "c"][..(number as usize).min(3)]
+                .iter()
+                .for_each(|topic| drop(lanes.add(item(topic, number), false)));
         }
         let mut taken = Vec::new();
         while let Some(mut lane) = lanes.next() {
@@ -129,25 +141,26 @@ mod tests {
     #[test]
     fn a_topic_has_no_more_than_its_part_and_the_next_message_tells_of_the_loss() {
         let mut lanes = Lanes::default();
-        assert!(lanes.add(item("small", 1)).is_none());
+        assert!(lanes.add(item("small", 1), true).is_none());
         let most = (MAILBOX_ITEMS / 2) as u64;
         for number in 0..most + 10 {
             let parts_before = if number == 0 { 2 } else { 3 };
             let is_lost = number >= (MAILBOX_ITEMS / parts_before) as u64;
-            assert_eq!(lanes.add(item("flood", number)).is_some(), is_lost, "{number}");
+            assert_eq!(lanes.add(item("flood", number), true).is_some(), is_lost, "{number}");
         }
-        assert!(lanes.add(item("small", 2)).is_none(), "another topic has its own part");
+        assert!(lanes.add(item("flood", 0), false).is_none(), "there is room for all");
+        assert!(lanes.add(item("flood", 0), true).is_some());
+        assert!(lanes.add(item("small", 2), true).is_none(), "another topic has its own part");
         let (small, mut flood) = (lanes.next().expect("a lane"), lanes.next().expect("a lane"));
         assert!(!small.has_lost && flood.has_lost);
         assert_eq!(flood.pop().map(|(item, follows_loss)| (number(&item), follows_loss)), Some((0, false)));
         lanes.put_back(flood);
-        assert!(lanes.add(item("flood", most)).is_none());
+        assert!(lanes.add(item("flood", most), false).is_none());
         let mut flood = lanes.next().expect("a lane");
-        let mut last = None;
+        let mut told = Vec::new();
         while let Some((item, follows_loss)) = flood.pop() {
-            assert!(last.is_none(), "only the message behind the lost ones tells of them");
-            last = follows_loss.then(|| number(&item));
+            told.extend(follows_loss.then(|| number(&item)));
         }
-        assert_eq!((last, flood.has_lost), (Some(most), false));
+        assert_eq!((told, flood.has_lost), (vec![0, most], false), "only messages behind lost ones tell of them");
     }
 }

@@ -42,15 +42,13 @@ const FOUND_A_DELIVERY: usize = 16;
 #[derive(Clone)]
 pub(super) enum Item {
     /// A message for the subscribers whose filter matches its topic, or only for those of this filter.
-    Message(
-        Arc<Published>,
-        Option<Arc<str>>,
-        #[expect(dead_code, reason = "a publisher waits until it is dropped")] Option<Token>,
-    ),
+    Message(Arc<Published>, Option<Arc<str>>, Option<Token>),
     /// The topic's history is complete. Subscribers that wait for it can begin.
     Complete(Arc<str>),
     /// Messages of topics without a history were lost.
     Gap,
+    /// A message of this topic was lost.
+    Missed(Arc<str>),
 }
 
 impl Item {
@@ -58,7 +56,7 @@ impl Item {
     pub(super) fn topic(&self) -> Option<&Arc<str>> {
         match self {
             Item::Message(published, ..) => Some(&published.topic),
-            Item::Complete(topic) => Some(topic),
+            Item::Complete(topic) | Item::Missed(topic) => Some(topic),
             Item::Gap => None,
         }
     }
@@ -66,7 +64,7 @@ impl Item {
     pub(super) fn cost(&self) -> usize {
         match self {
             Item::Message(published, ..) => published.cost(),
-            Item::Complete(_) | Item::Gap => 0,
+            Item::Complete(_) | Item::Missed(_) | Item::Gap => 0,
         }
     }
 }
@@ -88,7 +86,8 @@ impl Mailbox {
         let cost = item.cost();
         let is_full = self.items.load(Ordering::Relaxed) >= MAILBOX_ITEMS
             || self.bytes.load(Ordering::Relaxed).saturating_add(cost) > MAILBOX_BYTES;
-        if is_full && matches!(item, Item::Message(..)) {
+        if is_full && let Item::Message(_, _, token) = &item {
+            token.iter().for_each(Token::lose);
             self.lost.store(true, Ordering::Relaxed);
         } else {
             self.items.fetch_add(1, Ordering::Relaxed);
@@ -101,7 +100,13 @@ impl Mailbox {
         }
     }
 
-    /// Returns true if so much waits that publishers must be held up.
+    /// Returns true if half of what may wait is waiting.
+    fn is_crowded(&self) -> bool {
+        let (items, bytes) = (self.items.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+        items >= MAILBOX_ITEMS / 2 || bytes >= MAILBOX_BYTES / 2
+    }
+
+    /// Returns true if so much waits that publishers must wait.
     pub(super) fn is_behind(&self) -> bool {
         self.items.load(Ordering::Relaxed) > BEHIND_ITEMS || self.bytes.load(Ordering::Relaxed) > BEHIND_BYTES
     }
@@ -235,8 +240,8 @@ impl Local {
         loop {
             self.mailbox.is_woken.swap(false, Ordering::AcqRel);
             self.deliver_in_order();
-            self.deliver_in_turns();
-            if self.left.get() == 0 {
+            let has_sorted_all = self.deliver_in_turns();
+            if self.left.get() == 0 || !has_sorted_all {
                 self.mailbox.is_woken.store(true, Ordering::Relaxed);
                 // Without a waker, the task has not run yet, and delivers when it does.
                 self.mailbox.waker.get().into_iter().for_each(context::wake_next_turn);
@@ -263,21 +268,34 @@ impl Local {
         }
     }
 
-    /// Sorts the items by their topics, and delivers some of each topic after the other.
-    fn deliver_in_turns(&self) {
-        while let Ok(item) = self.receiver.try_recv() {
+    /// Sorts the items by their topics, and delivers some of each topic after the other. Returns false if more items may have
+    /// come than can be sorted in a turn.
+    fn deliver_in_turns(&self) -> bool {
+        let mut sorted = 0;
+        while sorted < MAILBOX_ITEMS
+            && let Ok(item) = self.receiver.try_recv()
+        {
+            sorted += 1;
             match &item {
-                // What follows may be delivered in another order.
-                Item::Gap => drop(self.deliver_some(self.begin(item, false), usize::MAX)),
-                Item::Message(..) | Item::Complete(_) => {
-                    if let Some(lost) = self.lanes.borrow_mut().add(item) {
+                Item::Gap => {
+                    // All are told at once. Those that have messages before the gap are told behind these, too.
+                    let has_no_history = |topic: &str| self.hub.rule(topic).settings.history == 0;
+                    self.lanes.borrow_mut().lose(has_no_history);
+                    drop(self.deliver_some(self.begin(item, false), usize::MAX));
+                }
+                Item::Message(..) | Item::Complete(_) | Item::Missed(_) => {
+                    let lost = self.lanes.borrow_mut().add(item, self.mailbox.is_crowded());
+                    if let Some(lost) = lost {
+                        if let Item::Message(_, _, token) = &lost {
+                            token.iter().for_each(Token::lose);
+                        }
                         self.mailbox.count_done(&lost);
                     }
                 }
             }
         }
         while self.left.get() > 0 {
-            let Some(mut lane) = self.lanes.borrow_mut().next() else { return };
+            let Some(mut lane) = self.lanes.borrow_mut().next() else { break };
             let enough = self.left.get().saturating_sub(DELIVERIES_A_TOPIC);
             while self.left.get() > enough {
                 let Some(delivery) = lane.unfinished.take().or_else(|| {
@@ -294,6 +312,7 @@ impl Local {
             }
             self.lanes.borrow_mut().put_back(lane);
         }
+        sorted < MAILBOX_ITEMS
     }
 
     fn find(&self, topic: &str, work: impl Fn(&Subscriber)) {
@@ -309,12 +328,14 @@ impl Local {
         match &item {
             Item::Message(published, None, _) => tree.matching(&published.topic, &mut subscribers),
             Item::Message(_, Some(filter), _) => tree.of_filter(filter, &mut subscribers),
+            Item::Missed(topic) => tree.matching(topic, &mut subscribers),
             Item::Complete(topic) => tree.of_filter(topic, &mut subscribers),
             Item::Gap => tree.all(&mut subscribers),
         }
         self.spend(1 + subscribers.len() / FOUND_A_DELIVERY);
-        if follows_loss {
-            subscribers.iter().for_each(|subscriber| subscriber.miss(true));
+        if let Some(topic) = item.topic().filter(|_| follows_loss) {
+            // What was lost may have been for other filters.
+            self.find(topic, |subscriber| subscriber.miss(true));
         }
         Delivery { item, subscribers, done: 0 }
     }
@@ -340,6 +361,7 @@ impl Local {
                         self.spend(self.hub.replay(topic, start, subscriber));
                     }
                 }
+                Item::Missed(_) => subscriber.miss(true),
                 Item::Gap => subscriber.miss(false),
             }
             delivery.done += 1;

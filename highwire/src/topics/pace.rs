@@ -8,6 +8,7 @@
 use super::hub::Hub;
 use highwire_engine::time::wake_after;
 use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Context;
 use std::time::Duration;
@@ -15,8 +16,18 @@ use std::time::Duration;
 /// The time after which one who is held up looks again.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A message has this until it is delivered.
-pub(super) type Token = Arc<()>;
+/// A message has this until it is delivered or lost.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Token {
+    is_lost: Arc<AtomicBool>,
+}
+
+impl Token {
+    /// Records that the message is lost.
+    pub(super) fn lose(&self) {
+        self.is_lost.store(true, Ordering::Relaxed);
+    }
+}
 
 thread_local! {
     /// The address of the receiver that has returned a message last: its handler runs now.
@@ -28,17 +39,21 @@ thread_local! {
 /// What a receiver must wait for.
 #[derive(Debug)]
 enum Until {
-    /// Its message is delivered.
-    Delivered(Weak<()>),
+    /// Its message is delivered or, if the message is lost, the deliveries have caught up.
+    Delivered(Token, Weak<Hub>),
     /// The deliveries have caught up. With a broker, it is unknown which one is of its message.
     CaughtUp(Weak<Hub>),
 }
 
 impl Until {
     fn is_over(&self) -> bool {
+        let has_caught_up = |hub: &Weak<Hub>| hub.upgrade().is_none_or(|hub| !hub.is_behind());
         match self {
-            Until::Delivered(token) => token.strong_count() == 0,
-            Until::CaughtUp(hub) => hub.upgrade().is_none_or(|hub| !hub.is_behind()),
+            Until::Delivered(token, hub) => {
+                let is_done = Arc::strong_count(&token.is_lost) == 1;
+                is_done && (!token.is_lost.load(Ordering::Relaxed) || has_caught_up(hub))
+            }
+            Until::CaughtUp(hub) => has_caught_up(hub),
         }
     }
 }
@@ -55,7 +70,7 @@ pub(super) fn publishing(hub: &Arc<Hub>) -> Option<Token> {
     }
     let token = Token::default();
     let until = match hub.broker {
-        None => Until::Delivered(Arc::downgrade(&token)),
+        None => Until::Delivered(token.clone(), Arc::downgrade(hub)),
         Some(_) => Until::CaughtUp(Arc::downgrade(hub)),
     };
     HELD_UP.set(Some((LAST.get(), until)));

@@ -116,6 +116,11 @@ impl Subscriber {
     /// Records that messages were lost. If `has_history` is false, only of topics without a history.
     pub(super) fn miss(&self, has_history: bool) {
         let mut state = self.state.borrow_mut();
+        if has_history && state.is_of_presence && state.has_sink() {
+            // No later change of the members would tell of this one.
+            state.clear();
+            return state.wake();
+        }
         let awaits_history = state.waiting.as_ref().is_some_and(|waiting| waiting.start.is_some());
         state.missed |= has_history || (state.place.is_none() && !awaits_history && !state.is_of_presence);
     }

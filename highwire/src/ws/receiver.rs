@@ -165,6 +165,7 @@ impl WebSocketReceiver {
     /// Polls for the next part, as [`recv_part`](Self::recv_part) does.
     pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
         let polled = self.receiving.poll_in_turn(cx);
+        self.receiving.core.borrow_mut().returned = 0;
         self.receiving.settle();
         polled
     }

@@ -182,7 +182,8 @@ impl WebSocket {
 }
 
 impl WebSocketSender {
-    /// Queues a message to be sent. Waits while 64 KiB or more wait for the peer.
+    /// Queues a message to be sent. Waits while 64 KiB or more wait for the peer (less on an HTTP/2 connection with many
+    /// streams, and while much waits for other peers; see docs/limits.md).
     ///
     /// # Errors
     /// Returns an error if the connection is broken or the message cannot be sent.

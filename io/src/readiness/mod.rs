@@ -304,7 +304,10 @@ impl Readiness {
         let Some(connection) = self.connections.get(id) else { return };
         // What arrived before a reset is received before the report.
         connection.ended |= !socket::is_reset(&error);
-        (connection.outgoing, connection.lent_buffer) = (None, None);
+        connection.outgoing = None;
+        if connection.ended {
+            connection.lent_buffer = None;
+        }
         if !std::mem::replace(&mut connection.failed, true) {
             self.broken.push_back((id, error));
         }
@@ -351,7 +354,7 @@ impl Readiness {
     fn tell<S: Sink>(&mut self, socket: SocketId, completion: Completion<'_>, queue: &mut Queue, sink: &mut S) {
         let Some(connection) = self.connections.get(socket) else { return };
         if let Completion::Failed { .. } = completion {
-            (connection.ended, connection.failed) = (true, true);
+            (connection.ended, connection.failed, connection.lent_buffer) = (true, true, None);
         } else if connection.failed
             || (matches!(completion, Completion::Drained { .. }) && connection.outgoing.is_some())
         {

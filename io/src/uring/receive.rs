@@ -185,13 +185,17 @@ impl Uring {
         let mut buffer = Vec::new();
         for _ in 0..LAST_RECEIVES {
             let Some(connection) = self.connections.get(socket) else { return true };
-            let may_receive = connection.is_reset && !connection.ended && !connection.paused && !connection.closed;
-            if !may_receive || connection.failed {
+            if !connection.is_reset || connection.ended || connection.closed || connection.failed {
                 return true;
             }
-            if has_completions && connection.armed && connection.turns_since_reset < LAST_TURNS {
+            // A receive in flight ends soon, because the connection is broken.
+            let is_lent = connection.lent_buffer.is_some() || connection.fills_lent_buffer;
+            if is_lent || (has_completions && connection.armed) {
                 connection.turns_since_reset += 1;
-                return false;
+                return connection.turns_since_reset > LAST_TURNS;
+            }
+            if connection.paused {
+                return true;
             }
             buffer.resize(limit::RING_BUFFER_BYTES, 0);
             match socket::receive(&connection.descriptor, &mut buffer) {

@@ -296,6 +296,7 @@ impl Uring {
             error => {
                 let error = io::Error::from_raw_os_error(-error);
                 connection.outgoing = None;
+                connection.lost = true;
                 connection.stop_receiving(&error);
                 if connection.closed {
                     self.deferred.push(id);

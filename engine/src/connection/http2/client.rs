@@ -72,11 +72,22 @@ const PING_TICKS: u32 = 2 * TICKS_A_SECOND;
 const DOUBT_TICKS: u32 = TICKS_A_SECOND;
 
 impl Http2 {
-    /// Asks a server that has not sent what was due in time whether it lives.
+    /// Asks a server that has not sent what was due in time whether it lives. Until it answers, it gets no more requests.
     pub(in crate::connection) fn doubt(&mut self, worker: &WorkerContext<impl Service>, out: &mut Out<'_>) {
         if self.pinged.is_none() {
             self.http.send_ping(&mut out.queue.output);
             self.pinged = Some(worker.tick.saturating_add(PING_TICKS));
+        }
+    }
+
+    /// Asks a server that has sent nothing for a time, because a request is given up. Others on the connection have the time
+    /// that a silent server has otherwise.
+    fn doubt_early(&mut self, worker: &WorkerContext<impl Service>, out: &mut Out<'_>) {
+        let has_others = self.http.open_streams() > 1;
+        if self.pinged.is_none() && worker.tick.saturating_sub(self.heard) >= DOUBT_TICKS {
+            self.doubt(worker, out);
+            let due = self.heard.saturating_add(SILENCE_TICKS + PING_TICKS);
+            self.pinged = self.pinged.map(|ping_due| if has_others { ping_due.max(due) } else { ping_due });
         }
     }
 
@@ -271,8 +282,8 @@ impl Transport {
             active.is_asked && (active.exchange.is_unwanted() || active.exchange.incoming.is_let_go())
         });
         if is_unwanted {
-            if self.link.is_some() && worker.tick.saturating_sub(http2.heard) >= DOUBT_TICKS {
-                http2.doubt(worker, out);
+            if self.link.is_some() {
+                http2.doubt_early(worker, out);
             }
             http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
             http2.forget(stream, worker);
