@@ -489,7 +489,7 @@ struct Watch {
 
 impl Watch {
     fn look(&mut self, handle: &Handle) {
-        self.trimming.check(&handle.shared.budget);
+        self.trimming.check(&handle.shared.budget, handle.shared.connection_count());
         let stall = handle.shared.config().timeouts.stall;
         if stall.is_zero() {
             return;

@@ -313,6 +313,21 @@ fn all_requests_in_progress_at_an_upstream_that_dies_go_to_the_others() {
 }
 
 #[test]
+fn connections_that_are_opened_for_clients_that_have_left_are_closed() {
+    let mut play = Play::proxied(1, 100, |proxy| proxy);
+    play.set(0, Is::Silent);
+    play.until(200);
+    play.askers.clear();
+    play.set(0, Is::Up);
+    play.until(2_000);
+    assert!(
+        !play.upstreams[0].links.is_empty() && play.upstreams[0].links.len() <= 9,
+        "{}",
+        play.upstreams[0].links.len()
+    );
+}
+
+#[test]
 fn a_request_that_may_have_effects_is_not_sent_to_another_upstream() {
     let mut play = Play::proxied(2, 20, |proxy| proxy);
     (play.method, play.upstreams[0].delay, play.upstreams[1].delay) = ("POST", 500, 500);

@@ -127,6 +127,9 @@ pub struct Origin {
     wanted: Rc<Cell<usize>>,
 }
 
+/// The most connections of an origin without a request of which one that was opened and not used is kept.
+const UNUSED: usize = 8;
+
 /// The number of connections to one origin that may be opened at the same time while it has fewer than this. Otherwise as
 /// many as it has may be opened, so that their number can double in the time that it takes to open one. A client that asks
 /// for much and leaves then causes few connections.
@@ -239,6 +242,7 @@ impl Origin {
     /// Handles the end of an attempt to open a connection.
     fn opened(&self, link: Result<Rc<Link>, Failure>) {
         self.opening.set(self.opening.get() - 1);
+        let opened = link.as_ref().ok().cloned();
         match link {
             Ok(link) => {
                 self.is_http2.set(Some(link.is_http2()));
@@ -258,6 +262,15 @@ impl Origin {
             Err(failure) => self.fail_waiting(&failure),
         }
         self.feed();
+        // The requests for which it was opened have left.
+        if let Some(link) = opened
+            && !self.has_waiting()
+            && !link.has_begun()
+            && !link.is_closed()
+            && self.free.borrow().len() > UNUSED
+        {
+            link.retire_now();
+        }
         self.forget_if_unused();
     }
 
