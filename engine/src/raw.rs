@@ -50,15 +50,6 @@ const RAW_BYTES_TIGHT: usize = 4 * 1024;
 /// The same number of the written bytes of all streams of a connection, of which each stream has its part.
 const NEIGHBOURS_BYTES: usize = 1024 * 1024;
 
-/// Returns the number of written bytes at which the writer must wait, on a connection that has so many streams besides.
-fn most_written(neighbours: u32) -> usize {
-    if held_in_all() > HELD_BYTES {
-        RAW_BYTES_TIGHT
-    } else {
-        RAW_BYTES.min(NEIGHBOURS_BYTES / (neighbours as usize + 1))
-    }
-}
-
 /// A change of [`RawReader::keep`] by fewer bytes is counted with the connection's next event.
 const NOTABLE_BYTES: u32 = 4096;
 
@@ -92,8 +83,8 @@ pub(crate) struct Raw {
     /// [`RawReader::keep`] and [`RawWriter::keep`].
     kept: u32,
     kept_to_send: u32,
-    /// The number of streams that the connection had besides this one when it began.
-    neighbours: u32,
+    /// The number of written bytes at which the task must wait.
+    most_written: u32,
     /// The number of bytes copied into the driver's arena in the turn `copied_in`.
     copied: u32,
     copied_in: u32,
@@ -159,12 +150,13 @@ const EVENTS: usize = Event::Room as usize + 1;
 impl Raw {
     /// Creates the state of a new tunnel. `connection` wakes the task that moves its bytes.
     pub(crate) fn new(connection: Waker) -> Raw {
-        Raw { connection: Some(connection), flushed: true, ..Raw::default() }
+        Raw { connection: Some(connection), flushed: true, most_written: RAW_BYTES as u32, ..Raw::default() }
     }
 
     /// Creates the state of a tunnel on a connection that has so many streams besides.
     pub(crate) fn beside(neighbours: u32, connection: Waker) -> Raw {
-        Raw { neighbours, ..Raw::new(connection) }
+        let part = NEIGHBOURS_BYTES / (neighbours as usize + 1);
+        Raw { most_written: part.min(RAW_BYTES) as u32, ..Raw::new(connection) }
     }
 
     /// Keeps received bytes for the reader, or drops them if the reader is gone. The caller must then poll the tunnel's
@@ -323,7 +315,8 @@ impl Raw {
 
     /// Returns true if the task may write more.
     fn has_room(&self) -> bool {
-        self.outgoing_held() < most_written(self.neighbours)
+        let most = if held_in_all() > HELD_BYTES { RAW_BYTES_TIGHT } else { RAW_BYTES };
+        self.outgoing_held() < most.min(self.most_written as usize)
     }
 
     /// Takes the first bytes that were written.

@@ -105,6 +105,9 @@ fn place(arriving: &mut Option<Box<Arriving>>) -> &mut Arriving {
     arriving.get_or_insert_with(|| Spares::take(&SPARE))
 }
 
+/// The length below which a message that a handler has is not charged.
+const SHORT_BYTES: usize = 1024;
+
 impl WebSocketReceiver {
     pub(super) fn new(
         reader: RawReader,
@@ -145,12 +148,12 @@ impl WebSocketReceiver {
     /// Polls for the next message, as [`recv`](Self::recv) does.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
         let polled = self.receiving.poll_message(cx);
-        self.receiving.core.borrow_mut().returned = match &polled {
+        let returned = match &polled {
             Poll::Ready(Some(Ok(Message::Text(text)))) => text.len(),
             Poll::Ready(Some(Ok(Message::Binary(bytes)))) => bytes.len(),
             _ => 0,
         };
-        self.receiving.settle();
+        self.receiving.settle(returned);
         // What the connection may not hold is not returned either.
         if self.receiving.failed.is_some() { self.receiving.poll_message(cx) } else { polled }
     }
@@ -165,8 +168,7 @@ impl WebSocketReceiver {
     /// Polls for the next part, as [`recv_part`](Self::recv_part) does.
     pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
         let polled = self.receiving.poll_in_turn(cx);
-        self.receiving.core.borrow_mut().returned = 0;
-        self.receiving.settle();
+        self.receiving.settle(0);
         polled
     }
 }
@@ -214,7 +216,7 @@ impl Receiving {
             // The peer cannot send its message while nothing is read.
             *incomplete = (context::now(), 0);
         }
-        self.settle();
+        self.settle(0);
         self.reader.watch(cx);
         match ready!(self.poll_alarm(cx)) {
             Some(Err(error)) => Poll::Ready(error),
@@ -455,8 +457,9 @@ impl Receiving {
         }
     }
 
-    /// Frees the place for received bytes if there are none, and charges the connection for what is held.
-    fn settle(&mut self) {
+    /// Frees the place for received bytes if there are none, and charges the connection for what is held. `returned` is the
+    /// length of the message that is being returned.
+    fn settle(&mut self, returned: usize) {
         let is_idle = |arriving: &mut Box<Arriving>| {
             arriving.window_held == 0 && arriving.message.is_empty() && arriving.incomplete.is_none()
         };
@@ -465,11 +468,19 @@ impl Receiving {
         }
         let arriving = self.arriving.as_ref();
         let arriving = arriving.map_or(0, |arriving| arriving.message.capacity() + arriving.window_held);
-        let kept = arriving + self.core.borrow().held();
-        let messages = self.core.borrow().held_of_messages();
+        let mut core = self.core.borrow_mut();
+        core.returned = if returned < SHORT_BYTES { 0 } else { returned };
+        let kept = arriving + core.held();
+        let messages = core.held_of_messages();
+        core.keep_messages();
+        drop(core);
         self.share(kept + messages);
-        let kept = if self.failed.is_some() { self.core.borrow().held() } else { kept };
-        self.core.borrow_mut().keep_messages();
+        let kept = if self.failed.is_some() {
+            self.core.borrow_mut().keep_messages();
+            self.core.borrow().held()
+        } else {
+            kept
+        };
         if kept != self.kept {
             self.kept = kept;
             self.reader.keep(kept);

@@ -58,8 +58,11 @@ pub(super) struct Core {
     rare: Option<Box<Rare>>,
     /// Usually there are none, so they are in a box.
     pub(super) subscriptions: Option<Box<Subscriptions>>,
-    /// The length of the message that was returned last, which its handler has until it asks for the next one.
+    /// The length of the message that was returned last, which its handler has until it asks for the next one; 0 if it is
+    /// short.
     pub(super) returned: usize,
+    /// True if the connection is charged for messages.
+    keeps_messages: bool,
     /// True if messages of subscriptions may wait because the connection had no room.
     pub(super) is_behind: bool,
 }
@@ -124,8 +127,8 @@ impl WebSocket {
         let subprotocol = settings.subprotocol.as_deref().map(Box::from);
         let rare = subprotocol.map(|name| Box::new(Rare { subprotocol: Some(name), ..Rare::default() }));
         let codec = codec.map(Box::new);
-        let (pong, subscriptions, returned, is_behind) = (None, None, 0, false);
-        let core = Core { connection, codec, writer, pong, rare, subscriptions, returned, is_behind };
+        let (pong, subscriptions, returned, keeps_messages, is_behind) = (None, None, 0, false, false);
+        let core = Core { connection, codec, writer, pong, rare, subscriptions, returned, keeps_messages, is_behind };
         let core = Rc::new(RefCell::new(core));
         let receiver = WebSocketReceiver::new(reader, core.clone(), settings, window);
         WebSocket { sender: WebSocketSender { core }, receiver }
@@ -403,7 +406,10 @@ impl Core {
     /// Charges the connection for these messages.
     pub(super) fn keep_messages(&mut self) {
         let held = self.held_of_messages();
-        self.writer.keep(held);
+        if held > 0 || self.keeps_messages {
+            self.keeps_messages = held > 0;
+            self.writer.keep(held);
+        }
     }
 
     pub(super) fn send(&mut self, message: Message) -> Result<(), Error> {
