@@ -59,7 +59,7 @@ impl Trimming {
     /// Also returns true if the process holds much less than after the last pass, or if the load has fallen and more is held
     /// than at the beginning: what was in use at the last pass, and kept the pages beside it, is free now.
     fn is_due(&mut self, held: usize, charged: usize, load: usize) -> bool {
-        // More may be charged than is held, because memory that nobody has written to is not held.
+        // The budget also counts memory that the program has not written to yet. The process does not hold it.
         let beyond = held.saturating_sub(charged);
         let lower = |known: Option<usize>| known.map_or(beyond, |known| known.min(beyond));
         let (least, floor) = (lower(self.least), lower(self.floor));

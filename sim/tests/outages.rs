@@ -223,11 +223,15 @@ impl Play {
     }
 }
 
+/// Returns a function that adds a health check to a proxy if `has_check` is true.
+fn checked_if(has_check: bool) -> impl Fn(Proxy) -> Proxy {
+    move |proxy| if has_check { proxy.health_check(HealthCheck::new("/check")) } else { proxy }
+}
+
 #[test]
 fn an_upstream_that_was_down_for_a_second_loses_nothing_and_has_its_share_again_within_two() {
     for has_check in [false, true] {
-        let check = |proxy: Proxy| if has_check { proxy.health_check(HealthCheck::new("/check")) } else { proxy };
-        let mut play = Play::proxied(2, 16, check);
+        let mut play = Play::proxied(2, 16, checked_if(has_check));
         play.until(1_000);
         play.set(0, Is::Down);
         play.until(2_200);
@@ -242,8 +246,7 @@ fn an_upstream_that_was_down_for_a_second_loses_nothing_and_has_its_share_again_
 #[test]
 fn after_an_outage_of_all_upstreams_nothing_fails_and_each_has_its_share_within_two_seconds() {
     for has_check in [false, true] {
-        let check = |proxy: Proxy| if has_check { proxy.health_check(HealthCheck::new("/check")) } else { proxy };
-        let mut play = Play::proxied(2, 16, check);
+        let mut play = Play::proxied(2, 16, checked_if(has_check));
         play.until(1_000);
         (0..2).for_each(|upstream| play.set(upstream, Is::Down));
         play.until(1_900);

@@ -32,7 +32,7 @@ impl Account {
     }
 }
 
-/// Members open `/{room}/{member}`. They are told `ready` when they have subscribed. What they send is published as it is:
+/// Members open `/{room}/{member}`. The handler subscribes, sends `ready`, and publishes each message of the member unchanged:
 /// the member, a colon, the number of the message, and filler.
 fn app(topics: &Topics, account: &Account) -> App {
     let account = account.clone();

@@ -4,8 +4,8 @@
 //! way (RFC 9112 section 9.6). A peer may continue to send after its last request. Therefore a connection usually ends
 //! its own direction first, and then reads and drops bytes until the peer ends its direction or the linger deadline
 //! passes. This protects the last answer, at the cost of one more wake and receive per connection (measured: 8 % of the
-//! cost of a connection that is used once). After [`LINGER_BYTES`] it receives no more, and the deadline ends it with a
-//! reset, because a peer can send two gigabytes per second that nobody wants.
+//! cost of a connection that is used once). After [`LINGER_BYTES`] the connection receives no more, and at the deadline
+//! the kernel resets it. Without this bound, twenty peers sent two gigabytes per second.
 
 use super::Connection;
 use super::http1::H1;

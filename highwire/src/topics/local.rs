@@ -61,6 +61,13 @@ impl Item {
         }
     }
 
+    /// Tells the publisher of a message that it is lost.
+    fn lose(&self) {
+        if let Item::Message(_, _, Some(token)) = self {
+            token.lose();
+        }
+    }
+
     pub(super) fn cost(&self) -> usize {
         match self {
             Item::Message(published, ..) => published.cost(),
@@ -86,8 +93,8 @@ impl Mailbox {
         let cost = item.cost();
         let is_full = self.items.load(Ordering::Relaxed) >= MAILBOX_ITEMS
             || self.bytes.load(Ordering::Relaxed).saturating_add(cost) > MAILBOX_BYTES;
-        if is_full && let Item::Message(_, _, token) = &item {
-            token.iter().for_each(Token::lose);
+        if is_full && matches!(item, Item::Message(..)) {
+            item.lose();
             self.lost.store(true, Ordering::Relaxed);
         } else {
             self.items.fetch_add(1, Ordering::Relaxed);
@@ -278,7 +285,7 @@ impl Local {
             sorted += 1;
             match &item {
                 Item::Gap => {
-                    // All are told at once. Those that have messages before the gap are told behind these, too.
+                    // All subscribers learn of the gap now. Those with waiting messages learn of it again behind them.
                     let has_no_history = |topic: &str| self.hub.rule(topic).settings.history == 0;
                     self.lanes.borrow_mut().lose(has_no_history);
                     drop(self.deliver_some(self.begin(item, false), usize::MAX));
@@ -286,9 +293,7 @@ impl Local {
                 Item::Message(..) | Item::Complete(_) | Item::Missed(_) => {
                     let lost = self.lanes.borrow_mut().add(item, self.mailbox.is_crowded());
                     if let Some(lost) = lost {
-                        if let Item::Message(_, _, token) = &lost {
-                            token.iter().for_each(Token::lose);
-                        }
+                        lost.lose();
                         self.mailbox.count_done(&lost);
                     }
                 }
@@ -347,7 +352,7 @@ impl Local {
     /// Gives an item to its next subscribers, at most so many. Returns it if some are left.
     fn deliver_some(&self, mut delivery: Delivery, most: usize) -> Option<Delivery> {
         let end = delivery.done.saturating_add(most);
-        // A gap is told to all at once, because what follows must not come before it.
+        // All subscribers must learn of a gap before they get a later message.
         let is_gap = matches!(delivery.item, Item::Gap);
         while let Some(subscriber) = delivery.subscribers.get(delivery.done) {
             if (self.left.get() == 0 || delivery.done >= end) && !is_gap {

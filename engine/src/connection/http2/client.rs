@@ -83,11 +83,12 @@ impl Http2 {
     /// Asks a server that has sent nothing for a time, because a request is given up. Others on the connection have the time
     /// that a silent server has otherwise.
     fn doubt_early(&mut self, worker: &WorkerContext<impl Service>, out: &mut Out<'_>) {
-        let has_others = self.http.open_streams() > 1;
-        if self.pinged.is_none() && worker.tick.saturating_sub(self.heard) >= DOUBT_TICKS {
-            self.doubt(worker, out);
-            let due = self.heard.saturating_add(SILENCE_TICKS + PING_TICKS);
-            self.pinged = self.pinged.map(|ping_due| if has_others { ping_due.max(due) } else { ping_due });
+        if self.pinged.is_some() || worker.tick.saturating_sub(self.heard) < DOUBT_TICKS {
+            return;
+        }
+        self.doubt(worker, out);
+        if self.http.open_streams() > 1 {
+            self.pinged = self.pinged.max(Some(self.heard.saturating_add(SILENCE_TICKS + PING_TICKS)));
         }
     }
 
