@@ -5,6 +5,7 @@
 //! their turns one after the other, so that a flood in one of them does not delay the others. Who publishes while much waits
 //! is held up ([`pace`](super::pace)).
 
+use super::filter::PRESENCE;
 use super::hub::Hub;
 use super::lanes::Lanes;
 use super::message::Published;
@@ -117,9 +118,7 @@ impl Mailbox {
     pub(super) fn is_behind(&self) -> bool {
         self.items.load(Ordering::Relaxed) > BEHIND_ITEMS || self.bytes.load(Ordering::Relaxed) > BEHIND_BYTES
     }
-}
 
-impl Mailbox {
     /// Stops counting an item that was delivered or dropped.
     fn count_done(&self, item: &Item) {
         self.items.fetch_sub(1, Ordering::Relaxed);
@@ -286,8 +285,10 @@ impl Local {
             match &item {
                 Item::Gap => {
                     // All subscribers learn of the gap now. Those with waiting messages learn of it again behind them.
-                    let has_no_history = |topic: &str| self.hub.rule(topic).settings.history == 0;
-                    self.lanes.borrow_mut().lose(has_no_history);
+                    // The changes of members are found again.
+                    let loses =
+                        |topic: &str| !topic.starts_with(PRESENCE) && self.hub.rule(topic).settings.history == 0;
+                    self.lanes.borrow_mut().lose(loses);
                     drop(self.deliver_some(self.begin(item, false), usize::MAX));
                 }
                 Item::Message(..) | Item::Complete(_) | Item::Missed(_) => {
