@@ -6,7 +6,7 @@ use futures_core::Stream;
 use highwire::body::BodyError;
 use highwire::form::{MultipartError, Part};
 use highwire::topics::Topics;
-use highwire::ws::{Deflate, Message, WebSocket, WebSocketUpgrade};
+use highwire::ws::{self, Deflate, Message, WebSocketSender, WebSocketUpgrade};
 use highwire::{
     App, Body, IntoResponse, Json, Multipart, Path, Query, Request, Response, StatusCode, blocking, spawn_blocking,
 };
@@ -45,7 +45,7 @@ pub fn app_with(topics: Topics) -> App {
         .get("/ws", |upgrade: WebSocketUpgrade| {
             let deflate = Deflate::new().server_context_takeover(true).client_context_takeover(true);
             let upgrade = upgrade.any_origin().max_message_size(LARGEST_MESSAGE_BYTES);
-            upgrade.deflate(deflate).on_upgrade(echo_messages)
+            upgrade.deflate(deflate).on_message(echo_message)
         })
         .get("/sleep", async |Query(Wait { ms }): Query<Wait>| {
             let ms = ms.min(LONGEST_MS);
@@ -64,13 +64,10 @@ pub fn app_with(topics: Topics) -> App {
 }
 
 /// Sends each message back.
-async fn echo_messages(mut socket: WebSocket) {
-    while let Some(Ok(message)) = socket.recv().await {
-        if let Message::Text(_) | Message::Binary(_) = message
-            && socket.send(message).await.is_err()
-        {
-            return;
-        }
+fn echo_message(socket: &WebSocketSender, message: Result<Message, ws::Error>) {
+    if let Ok(message @ (Message::Text(_) | Message::Binary(_))) = message {
+        // Fails if the connection is broken, which ends it.
+        let _ = socket.try_send(message);
     }
 }
 

@@ -2,10 +2,13 @@
 
 use crate::body::{HeldBytes, PART_BYTES, Parts, held_in_all};
 use crate::client::Setup;
+use crate::context;
+use crate::deadline::{self, NEVER};
 use crate::exchange::HELD_BYTES;
 use crate::queue::Queue;
 use crate::spares::Spares;
 use bytes::{Bytes, BytesMut};
+use highwire_io::Instant;
 use std::cell::RefCell;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -13,7 +16,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-type Task = Pin<Box<dyn Future<Output = ()>>>;
+/// The task of a tunnel.
+pub(crate) type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// The function that runs another protocol once a handler has accepted it, for
 /// [`Content::Switch`](crate::response::Content::Switch).
@@ -75,8 +79,11 @@ pub enum Ended {
 }
 
 /// The state that a connection and its raw stream share. It is small while the tunnel is idle.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Raw {
+    /// The protocol's task; `None` before the handler accepts a CONNECT, while the task is polled, after it has finished or
+    /// panicked, and if we have opened the connection.
+    pub(crate) task: Option<Task>,
     /// The waiting bytes; `None` if there are none.
     waiting: Option<Box<Waiting>>,
     /// The number of bytes that the task has taken and keeps, and of those that it keeps to send them; see
@@ -88,6 +95,10 @@ pub(crate) struct Raw {
     /// The number of bytes copied into the driver's arena in the turn `copied_in`.
     copied: u32,
     copied_in: u32,
+    /// The tick at which the reader is woken; see [`RawReader::wake_at`].
+    pub(crate) alarm: u32,
+    /// The tick of the HTTP/1 connection's own deadline. It is kept here, because an alarm may be earlier.
+    pub(crate) due: u32,
     /// The reason why no more bytes will be received, if there is one.
     end: Option<Ended>,
     /// True if the task was woken to end because no byte has passed for too long. It is a field of its own because
@@ -147,10 +158,18 @@ enum Event {
 
 const EVENTS: usize = Event::Room as usize + 1;
 
+impl fmt::Debug for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Raw { waiting, end, .. } = self;
+        f.debug_struct("Raw").field("waiting", waiting).field("end", end).finish_non_exhaustive()
+    }
+}
+
 impl Raw {
     /// Creates the state of a new tunnel. `connection` wakes the task that moves its bytes.
     pub(crate) fn new(connection: Waker) -> Raw {
-        Raw { connection: Some(connection), flushed: true, most_written: RAW_BYTES as u32, ..Raw::default() }
+        let (alarm, due, most_written) = (NEVER, NEVER, RAW_BYTES as u32);
+        Raw { connection: Some(connection), flushed: true, most_written, alarm, due, ..Raw::default() }
     }
 
     /// Creates the state of a tunnel on a connection that has so many streams besides.
@@ -302,6 +321,20 @@ impl Raw {
     pub(crate) fn tell_idle(&mut self) -> bool {
         self.end(Ended::Idle);
         !std::mem::replace(&mut self.told_idle, true)
+    }
+
+    /// Wakes the reader if its alarm is due.
+    pub(crate) fn ring(&mut self, now: u32) {
+        if self.alarm <= now {
+            self.alarm = NEVER;
+            self.wake_for(Event::Read);
+        }
+    }
+
+    /// Records that no connection moves the bytes any more, because both directions have ended. The task must then be
+    /// polled, because it has lost its alarm.
+    pub(crate) fn detach(&mut self) {
+        self.connection = None;
     }
 
     /// Returns true if the task was signaled that no byte has passed for too long.
@@ -513,6 +546,26 @@ impl RawReader {
     /// Lets [`RawWriter::wake_reader`] wake this task, without reading.
     pub fn watch(&mut self, cx: &mut Context<'_>) {
         self.raw.borrow_mut().wait(Event::Read, cx);
+    }
+
+    /// Waits as [`watch`](Self::watch) does, and at most until `moment`, which replaces the one of an earlier call. The wait
+    /// ends up to a tenth of a second late. Unlike [`sleep`](crate::time::sleep), it takes no memory.
+    ///
+    /// # Panics
+    /// Panics if no worker runs on this thread.
+    pub fn wake_at(&mut self, moment: Instant, cx: &mut Context<'_>) {
+        let mut raw = self.raw.borrow_mut();
+        raw.wait(Event::Read, cx);
+        if raw.connection.is_none() {
+            context::wake_at(moment, cx.waker());
+            return;
+        }
+        // At the beginning of the next tick, the moment has passed.
+        let alarm = deadline::tick(moment).saturating_add(1);
+        // The connection learns of a later alarm when the earlier one is due.
+        if std::mem::replace(&mut raw.alarm, alarm) > alarm {
+            raw.wake_connection();
+        }
     }
 
     /// Sets the number of received bytes that the task keeps, such as those of an incomplete message. The connection is

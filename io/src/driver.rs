@@ -107,7 +107,7 @@ pub trait Driver {
     fn arm(&mut self, until: Option<Instant>) -> io::Result<()>;
 
     /// Removes a socket from the driver and returns it, which makes its id invalid. Returns `None` if there is no such
-    /// socket, if it has bytes to send, and always in the simulator.
+    /// socket, if it has bytes to send, if the peer has reset the connection, and always in the simulator.
     fn release(&mut self, socket: SocketId) -> Option<Socket>;
 
     /// Starts the queued operations, waits for completions and reports them, as the module's documentation describes.

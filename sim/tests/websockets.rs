@@ -309,6 +309,29 @@ fn a_slow_reader_holds_the_sender_back() {
 }
 
 #[test]
+fn a_silent_peer_that_takes_nothing_is_let_go_before_the_write_timeout() {
+    async fn sends(socket: WebSocket) {
+        let (mut sender, mut receiver) = socket.split();
+        highwire::spawn(async move { while sender.send(vec![b'x'; 10_000]).await.is_ok() {} });
+        while let Some(message) = receiver.recv().await {
+            see(format!("{message:?}"));
+        }
+    }
+    let app = App::new().get("/", |upgrade: WebSocketUpgrade| upgrade.ping_interval(5 * SECOND).on_upgrade(sends));
+    let mut play = plain::Play::new(app);
+    play.client.send(request(&format!("Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n")).as_bytes());
+    let mut told_after = None;
+    let mut seconds = 0;
+    play.seconds_to_the_end(false, |_| {
+        seconds += 1;
+        if told_after.is_none() && seen() == ["Err(Silent)"] {
+            told_after = Some(seconds);
+        }
+    });
+    assert!(told_after.is_some_and(|seconds| (10..13).contains(&seconds)), "{told_after:?}");
+}
+
+#[test]
 fn requests_that_open_nothing_say_why() {
     let version = "Sec-WebSocket-Version: 13\r\n";
     let key = format!("Sec-WebSocket-Key: {KEY}\r\n");
@@ -409,6 +432,32 @@ fn a_callback_gets_the_messages_and_waits_for_slow_readers() {
     let numbers: Vec<usize> = text.split('<').skip(1).map(|part| part[..4].parse().expect("a number")).collect();
     assert_eq!(numbers, (0..2000).collect::<Vec<_>>());
     assert!(seen().is_empty());
+}
+
+#[test]
+fn a_callback_waits_while_a_long_answer_is_deflated() {
+    let app = || {
+        App::new().get("/", |upgrade: WebSocketUpgrade| {
+            upgrade.deflate(Deflate::new()).on_message(|socket, message| {
+                if let Ok(message @ Message::Binary(_)) = message
+                    && let Err(error) = socket.try_send(message)
+                {
+                    see(error.to_string());
+                }
+            })
+        })
+    };
+    for (name, mut client) in Client::of(app, true) {
+        client.say(|ws, out| {
+            for _ in 0..4 {
+                // They are short, so that all arrive at once.
+                ws.send_deflated(ws::Kind::Binary, &deflated(&[b'x'; 90_000]), out)?;
+            }
+            Ok(())
+        });
+        assert_eq!(client.hear(), ["deflated", "90000 bytes"].repeat(4), "{name}");
+        assert!(seen().is_empty(), "{name}");
+    }
 }
 
 #[test]

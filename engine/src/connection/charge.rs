@@ -3,6 +3,8 @@
 use super::Connection;
 use super::account::Account;
 use super::transport::Transport;
+use crate::panics::let_go;
+use crate::raw::Ended;
 use crate::service::Service;
 use crate::worker::WorkerContext;
 
@@ -32,7 +34,7 @@ impl Transport {
     /// more requests. The account keeps the size of the TLS session for the next `charge`. Returns the number of unsent
     /// bytes that the driver holds.
     pub(super) fn close_account(&mut self, worker: &mut WorkerContext<impl Service>) -> usize {
-        self.unread = Vec::new();
+        self.unread.clear();
         self.account.close(&mut worker.share)
     }
 
@@ -58,6 +60,7 @@ impl Connection {
             (None, Some(exchange)) => exchange.lent(lent) + exchange.held(),
             (None, None) => lent,
         };
+        let exchanges = exchanges + self.tunnel.as_ref().map_or(0, |tunnel| tunnel.held());
         self.transport.account.set_exchanges(exchanges);
     }
 
@@ -70,12 +73,16 @@ impl Connection {
             exchange.lose(worker);
             exchange.recycle();
         }
+        if let Some(tunnel) = self.tunnel.take() {
+            tunnel.end(Ended::Broken);
+            let_go(tunnel);
+        }
     }
 
     /// Ends the exchanges of a connection that is ending, and gives back their charge.
     #[inline]
     pub(super) fn release_if_ended(&mut self, worker: &mut WorkerContext<impl Service>) {
-        if self.transport.is_ending() && (self.http2.is_some() || self.exchange.is_some()) {
+        if self.transport.is_ending() && (self.http2.is_some() || self.exchange.is_some() || self.is_tunnel()) {
             self.release_protocol(worker);
             // The exchanges may have been counted again since the connection began to end.
             self.transport.account.set_exchanges(0);

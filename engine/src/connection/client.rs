@@ -7,6 +7,7 @@ use super::out::Out;
 use super::phase::Phase;
 use crate::client::{Failure, Interim, Link, Protocol, Setup, Stage};
 use crate::deadline::{NEVER, TICKS_A_SECOND};
+use crate::exchange::Tunnel;
 use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::raw::Raw;
@@ -15,7 +16,6 @@ use crate::worker::WorkerContext;
 use highwire_proto::h1::state::State;
 use highwire_proto::{Head, Role, h1};
 use http::{HeaderName, HeaderValue, StatusCode};
-use std::cell::RefCell;
 use std::rc::Rc;
 
 /// The number of ticks in which some of the rest of a body must come whose reader has dropped it.
@@ -39,10 +39,7 @@ impl Connection {
         let Some((setup, received)) = tunnel.raw.borrow_mut().take_setup() else { return };
         let Setup { link, .. } = &*setup;
         let link = link.clone();
-        if let Some(mut exchange) = self.exchange.take() {
-            drop(exchange.detach_tunnel());
-            exchange.recycle();
-        }
+        self.tunnel = None;
         if let Some(old) = self.transport.link.take() {
             // This connection was one to a proxy, whose pool no longer counts it.
             old.close();
@@ -139,6 +136,9 @@ impl Connection {
             return self.drive_http2_client(&link, worker, out);
         }
         self.recycle_exchange();
+        if self.is_tunnel() {
+            return;
+        }
         if let Some(exchange) = &self.exchange {
             if exchange.is_unwanted() {
                 self.abort(worker, out);
@@ -195,7 +195,8 @@ impl Connection {
         self.transport.phase = Phase::Fresh;
         if head.upgrade {
             let raw = Raw::new(worker.context.inbox.waker(self.transport.task().number()));
-            self.exchange().accept_tunnel(Rc::new(RefCell::new(raw)), head, seen, worker.now);
+            self.exchange().accept_tunnel(Tunnel::new(raw), head, seen, worker.now);
+            self.become_tunnel();
             if let Some(link) = &self.transport.link {
                 link.close();
             }
@@ -255,11 +256,12 @@ impl Connection {
 
     /// Returns the phase of an HTTP/1 connection to a server.
     pub(super) fn client_phase(&self) -> Phase {
+        if self.is_tunnel() {
+            return if self.transport.blocked { Phase::Write } else { Phase::Tunnel };
+        }
         let Some(exchange) = &self.exchange else { return Phase::Idle };
         if self.transport.blocked && !exchange.incoming.is_streaming() {
             Phase::Write
-        } else if exchange.tunnel().is_some() {
-            Phase::Tunnel
         } else if exchange.incoming.is_streaming() && !exchange.incoming.is_full() {
             Phase::Body
         } else if exchange.asking().is_some() && !exchange.outgoing.is_streaming() {
@@ -273,9 +275,11 @@ impl Connection {
     /// Settles an HTTP/1 connection to a server: ends it if it cannot be used again, and sets the phase.
     pub(super) fn settle_client(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         self.recycle_exchange();
-        let has_response = self.exchange.as_ref().is_none_or(|exchange| {
-            exchange.asking().is_none() && !exchange.incoming.is_streaming() && exchange.tunnel().is_none()
-        });
+        let has_response = !self.is_tunnel()
+            && self
+                .exchange
+                .as_ref()
+                .is_none_or(|exchange| exchange.asking().is_none() && !exchange.incoming.is_streaming());
         if self.is_opening() {
             if self.transport.ended {
                 self.fail_client(Failure::Tls("the server has ended the connection during the handshake".into()));

@@ -52,7 +52,7 @@ impl Connection {
     ) {
         tracing::debug!(peer = %self.transport.peer, %error, "a request is refused");
         let _ = (head, window);
-        self.transport.unread = Vec::new();
+        self.transport.unread.clear();
         self.end_with(Abort::Malformed(error), worker, out);
     }
 
@@ -72,7 +72,7 @@ impl Connection {
 
     /// Handles a memory budget without room. Ends the current exchange over HTTP/1, or the connection over HTTP/2.
     pub(super) fn no_memory(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        self.transport.unread = Vec::new();
+        self.transport.unread.clear();
         if let Some(http2) = &mut self.http2 {
             let failure = Failure { code: Abort::NoMemory.code(), text: Abort::NoMemory.text() };
             http2.http.fail(failure, &mut out.queue.output);
@@ -103,7 +103,7 @@ impl Connection {
             if self.http.server() == h1::state::State::AwaitsResponse
                 || self.http.server() == h1::state::State::SendsBody
             {
-                self.body_refused = true;
+                self.transport.body_refused = true;
                 return self.transport.pause(out.queue);
             }
             return self.finish(worker, out);
@@ -151,6 +151,9 @@ impl Connection {
         if self.http2.is_some() {
             return self.expired_http2(worker, head, out);
         }
+        if self.ring(worker) {
+            return;
+        }
         if self.transport.link.is_some() {
             return self.client_out_of_time(worker, out);
         }
@@ -164,7 +167,7 @@ impl Connection {
             Phase::Linger => self.close(worker, out),
             Phase::Proxy | Phase::Fresh | Phase::Idle => self.finish(worker, out),
             Phase::Head => {
-                self.transport.unread = Vec::new();
+                self.transport.unread.clear();
                 self.end_with(Abort::HeadTooSlow, worker, out);
             }
             Phase::Body if self.body_is_fast_enough(worker) => self.wait_for(Phase::Body, worker),

@@ -22,6 +22,7 @@ mod settle;
 mod tls;
 mod transport;
 mod turn;
+mod unread;
 pub(super) mod work;
 
 use self::http2::streams::Http2;
@@ -35,15 +36,10 @@ use crate::shared::Shared;
 use crate::worker::WorkerContext;
 use highwire_io::{Op, Peer, Queue, SocketId};
 use highwire_proto::{Head, Role, h1};
-use std::cell::RefCell;
-use std::rc::Rc;
 
 /// The number of unread bytes at which a connection stops receiving, at the latest. Unread bytes collect, for example,
 /// while the connection waits for a handler or for the peer to take answers.
 pub(super) const UNREAD_BYTES: usize = 64 * 1024;
-
-/// The smallest capacity in bytes with which [`Connection::keep`] allocates the buffer for unread bytes.
-const WINDOW_BYTES: usize = 4 * 1024;
 
 /// A client's connection: its transport and its protocol.
 pub(crate) struct Connection {
@@ -51,11 +47,10 @@ pub(crate) struct Connection {
     http: h1::Connection,
     /// The pending HTTP/1 exchange.
     exchange: Option<Box<Exchange>>,
+    /// The tunnel that an HTTP/1 connection has become. It has taken the exchange's place, which needs more memory.
+    tunnel: Option<Tunnel>,
     /// The byte counts of the HTTP/1 request's body.
     intake: Intake,
-    /// True if the connection has stopped reading a body that no handler takes, because the body is too large. The
-    /// connection closes after the response.
-    body_refused: bool,
     /// The state and the exchanges of HTTP/2; `None` over HTTP/1.
     http2: Option<Box<Http2>>,
 }
@@ -69,8 +64,8 @@ impl Connection {
             transport: Transport::new(id, peer, proxied),
             http: h1::Connection::new(Role::Server),
             exchange: None,
+            tunnel: None,
             intake: Intake::default(),
-            body_refused: false,
             http2: None,
         }
     }
@@ -79,14 +74,13 @@ impl Connection {
     pub(crate) fn opened(id: SocketId, worker: &mut WorkerContext<impl Service>) -> (Connection, RawStream) {
         let mut connection = Connection::new(id, Peer::Local, false, worker);
         let raw = Raw::new(worker.context.inbox.waker(connection.transport.task().number()));
-        let raw = Rc::new(RefCell::new(raw));
         connection.http = h1::Connection::switched(Role::Server);
         connection.transport.is_outgoing = true;
-        let mut exchange = Exchange::boxed();
-        exchange.attach_tunnel(raw.clone());
-        connection.exchange = Some(exchange);
+        let tunnel = Tunnel::new(raw);
+        let stream = tunnel.stream();
+        connection.tunnel = Some(tunnel);
         connection.wait_for(Phase::Tunnel, worker);
-        (connection, RawStream::new(raw))
+        (connection, stream)
     }
 
     /// Calls `act` with an [`Out`] that holds the connection's TLS session, if it has one. Then cuts the connection if
@@ -290,7 +284,7 @@ impl Connection {
         if self.transport.is_ending() || (self.transport.unread.is_empty() && !end_is_due()) {
             return;
         }
-        let mut unread = std::mem::take(&mut self.transport.unread);
+        let mut unread = self.transport.unread.take();
         let used = self.advance(&unread, worker, head, out);
         if self.transport.is_ending() {
             // A connection that is ending keeps no unread bytes.
@@ -313,7 +307,7 @@ impl Connection {
         if unread.capacity() > UNREAD_BYTES && unread.len() < unread.capacity() / 4 {
             unread.shrink_to_fit();
         }
-        self.transport.unread = unread;
+        self.transport.unread.put(unread);
     }
 
     /// Returns true if the HTTP/1 connection carries another protocol, after Upgrade or CONNECT.
@@ -322,13 +316,13 @@ impl Connection {
     }
 
     pub(super) fn tunnel(&self) -> Option<&Tunnel> {
-        self.exchange.as_ref()?.tunnel()
+        self.tunnel.as_ref()
     }
 
     /// Returns true if the connection is not held up, no body was refused, and the connection is not ending, so parsing
     /// may continue.
     fn may_read(&self) -> bool {
-        !self.transport.is_held_up() && !self.body_refused && !self.transport.is_ending()
+        !self.transport.is_held_up() && !self.transport.body_refused && !self.transport.is_ending()
     }
 
     /// Parses as much of `window` as possible. Returns the number of bytes used.
@@ -352,15 +346,8 @@ impl Connection {
         if self.transport.is_ending() {
             return;
         }
-        if self.transport.unread.capacity() == 0 {
-            self.transport.unread.reserve_exact(bytes.len().max(WINDOW_BYTES));
-        }
         let most = self.most_unread();
-        if self.transport.unread.len() + bytes.len() > self.transport.unread.capacity().max(most) {
-            // Receiving pauses at `most` bytes, so a fixed step is enough; doubling the buffer would waste memory.
-            self.transport.unread.reserve_exact(bytes.len().max((WINDOW_BYTES * 8).min(most / 2)));
-        }
-        self.transport.unread.extend_from_slice(bytes);
+        self.transport.unread.append(bytes, most);
         if self.transport.unread.len() >= most {
             self.transport.pause(out.queue);
         }
@@ -386,7 +373,7 @@ impl Connection {
         }
         let raw_is_full = self.tunnel().is_some_and(|tunnel| tunnel.raw.borrow().paused);
         let full = self.transport.is_held_up()
-            || self.body_refused
+            || self.transport.body_refused
             || self.transport.unread.len() >= self.most_unread()
             || raw_is_full
             || self.incoming_is_full();

@@ -125,11 +125,11 @@ impl Connection {
         queue: &mut Queue,
     ) {
         // `unread` stays small here, because `read` refuses a header of more than `HEADER_BYTES`.
-        let mut window = std::mem::take(&mut self.transport.unread);
+        let mut window = self.transport.unread.take();
         window.extend_from_slice(bytes);
         match read(&window) {
             Said::NeedMore => {
-                self.transport.unread = window;
+                self.transport.unread.put(window);
                 if !self.recharge(worker) {
                     self.with_out(worker, queue, |connection, worker, out| connection.abort(worker, out));
                 }

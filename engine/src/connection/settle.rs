@@ -83,7 +83,7 @@ impl Connection {
         }
         let mut left = None;
         if answering && self.transport.ended {
-            left = exchange.filter(|exchange| exchange.tunnel().is_none()).map(|exchange| exchange.client_left());
+            left = exchange.map(|exchange| exchange.client_left());
             let waits = !self.transport.blocked && !self.transport.work.is_unfinished();
             if left == Some(OnDisconnect::CancelAtOnce) && waits {
                 self.end_with(Abort::ClientLeft, worker, out);
@@ -97,10 +97,10 @@ impl Connection {
             || exchange.is_some_and(|exchange| exchange.outgoing.is_streaming() && !exchange.awaits_answer())
         {
             if self.transport.blocked { Phase::Write } else { Phase::Handler }
-        } else if exchange.is_some_and(|exchange| exchange.tunnel().is_some()) {
+        } else if self.is_tunnel() {
             Phase::Tunnel
         } else if self.http.client() == State::SendsBody {
-            if self.body_refused || self.incoming_is_full() { Phase::Handler } else { Phase::Body }
+            if self.transport.body_refused || self.incoming_is_full() { Phase::Handler } else { Phase::Body }
         } else if exchange.is_some_and(Exchange::awaits_answer) {
             Phase::Handler
         } else if !self.transport.unread.is_empty() && !self.transport.work.is_unfinished() {
@@ -127,14 +127,14 @@ impl Connection {
         // The unread bytes that are left either wait for a handler or belong to a message that will not be completed.
         let reads_on = match self.http.theirs() {
             State::Idle | State::AwaitsResponse => true,
-            State::SendsBody => !self.incoming_is_full() && !self.body_refused,
+            State::SendsBody => !self.incoming_is_full() && !self.transport.body_refused,
             _ => false,
         };
         if !reads_on && !self.transport.unread.is_empty() {
             return;
         }
         self.transport.end_seen = true;
-        let unread = std::mem::take(&mut self.transport.unread);
+        let unread = self.transport.unread.take();
         let is_cut = self.http.ends_with_connection() && !self.transport.end_said;
         let ended = if is_cut { Err(Error::Truncated) } else { self.http.receive_end(skip_line_ends(&unread)) };
         if let Err(error) = ended {
@@ -165,7 +165,29 @@ impl Connection {
         self.transport.wait_for(phase, worker);
         if phase == Phase::Write && is_new {
             self.wait_to_write(worker);
+        } else if is_new {
+            self.keep_due(worker);
         }
+    }
+
+    /// Keeps the deadline that was just set, because an alarm of a tunnel's task may be earlier.
+    fn keep_due(&self, worker: &mut WorkerContext<impl Service>) {
+        if let Some(tunnel) = self.tunnel() {
+            let due = worker.deadlines.get(self.transport.id.index);
+            self.transport.set_tunnel_due(due, &mut tunnel.raw.borrow_mut(), worker);
+        }
+    }
+
+    /// Wakes the task of a tunnel if its alarm is due. Returns true if the connection's own deadline has not passed.
+    pub(super) fn ring(&self, worker: &mut WorkerContext<impl Service>) -> bool {
+        let Some(tunnel) = self.tunnel() else { return false };
+        let mut raw = tunnel.raw.borrow_mut();
+        raw.ring(worker.tick);
+        let is_early = raw.due > worker.tick;
+        if is_early {
+            self.transport.set_tunnel_due(raw.due, &mut raw, worker);
+        }
+        is_early
     }
 
     /// Sets the deadline by which the peer must take some of the waiting bytes.
@@ -173,6 +195,7 @@ impl Connection {
         let due = worker.tick.saturating_add(worker.rules.write);
         let due = self.http2.as_mut().map_or(due, |http2| http2.blocked_until(due, worker));
         worker.deadlines.set_at(self.transport.id.index, due);
+        self.keep_due(worker);
     }
 }
 
@@ -216,10 +239,17 @@ impl Transport {
 
     /// Restarts the timeout of a tunnel after bytes have passed, unless the tunnel is already ending because it was
     /// idle.
-    pub(super) fn tunnel_moved(&self, raw: &Raw, worker: &mut WorkerContext<impl Service>) {
+    pub(super) fn tunnel_moved(&self, raw: &mut Raw, worker: &mut WorkerContext<impl Service>) {
         if self.phase == Phase::Tunnel && !raw.is_idle() {
-            worker.deadlines.set(self.id.index, worker.tick, worker.rules.tunnel);
+            self.set_tunnel_due(worker.tick.saturating_add(worker.rules.tunnel), raw, worker);
         }
+    }
+
+    /// Sets the deadline of a connection that is a tunnel. The connection's event comes earlier if the tunnel's task
+    /// has an earlier alarm.
+    pub(super) fn set_tunnel_due(&self, due: u32, raw: &mut Raw, worker: &mut WorkerContext<impl Service>) {
+        raw.due = due;
+        worker.deadlines.set_at(self.id.index, due.min(raw.alarm));
     }
 }
 

@@ -4,6 +4,7 @@
 use super::account::Account;
 use super::out::Out;
 use super::phase::Phase;
+use super::unread::Unread;
 use super::work::Work;
 use crate::client::Link;
 use crate::context::TaskKind;
@@ -20,7 +21,7 @@ pub(super) struct Transport {
     pub(super) id: SocketId,
     pub(super) peer: Peer,
     /// Received bytes that could not be parsed yet.
-    pub(super) unread: Vec<u8>,
+    pub(super) unread: Unread,
     /// The TLS session; `None` without TLS. [`Out`] holds it while the connection handles an event.
     pub(super) tls: Option<Box<Secure>>,
     /// Received bytes of a TLS handshake that waits for its turn.
@@ -48,6 +49,9 @@ pub(super) struct Transport {
     pub(super) end_said: bool,
     /// True if the end of the peer's direction was reported to the HTTP/1 state machine.
     pub(super) end_seen: bool,
+    /// True if the connection has stopped reading a body that no handler takes, because the body is too large. The
+    /// connection closes after the response.
+    pub(super) body_refused: bool,
     /// True if the connection uses TLS.
     pub(super) is_secure: bool,
     /// True if a task of ours has opened the connection.
@@ -65,7 +69,7 @@ impl Transport {
         Transport {
             id,
             peer,
-            unread: Vec::new(),
+            unread: Unread::default(),
             tls: None,
             sealed: None,
             served: 0,
@@ -80,6 +84,7 @@ impl Transport {
             ended: false,
             end_said: false,
             end_seen: false,
+            body_refused: false,
             is_secure: false,
             is_outgoing: false,
             work: Work::default(),

@@ -31,8 +31,8 @@ impl Connection {
         if self.exchange.is_some() {
             H1::new(self, out).poll_answer(worker);
             self.pump(worker, out);
-            self.drive_tunnel(worker, out);
         }
+        self.drive_tunnel(worker, out);
         self.proceed(worker, head, out);
         self.resume_if_wanted(out.queue);
     }
@@ -53,8 +53,8 @@ impl Connection {
     /// Calls [`drive`](Self::drive), and then settles the connection. Over HTTP/2, in a tunnel, or if a handler takes a
     /// request body in parts, charges the time of `drive` as work of the connection.
     fn drive_timed(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
-        let takes_parts = |exchange: &Exchange| exchange.incoming.has_reader() || exchange.tunnel().is_some();
-        let is_fed = self.http2.is_some() || self.exchange.as_deref().is_some_and(takes_parts);
+        let takes_parts = |exchange: &Exchange| exchange.incoming.has_reader();
+        let is_fed = self.http2.is_some() || self.is_tunnel() || self.exchange.as_deref().is_some_and(takes_parts);
         let begun = if is_fed { (worker.stopwatch)() } else { 0 };
         self.drive(worker, head, out);
         if is_fed {

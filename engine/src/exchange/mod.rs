@@ -27,7 +27,7 @@ use super::worker::WorkerContext;
 use crate::body::BodyError;
 use crate::client::{Answer, AnswerBody, Asking};
 use crate::disconnect::{OnDisconnect, Presence};
-use crate::raw::{Ended, Raw, RawStream, Switch};
+use crate::raw::{Ended, Raw, Switch, Task};
 use crate::reply::{Awaited, InterimQueue};
 use crate::request::Hooks;
 use crate::response::Response;
@@ -38,7 +38,6 @@ use highwire_io::Instant;
 use highwire_proto::Head;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -131,7 +130,7 @@ impl Exchange {
     }
 
     /// Gives the requester a tunnel, because the server has accepted another protocol.
-    pub(super) fn accept_tunnel(&mut self, raw: Rc<RefCell<Raw>>, head: &Head, window: &[u8], now: Instant) {
+    pub(super) fn accept_tunnel(&mut self, tunnel: Tunnel, head: &Head, window: &[u8], now: Instant) {
         let Some(asking) = self.asking.take() else { return };
         self.incoming.begin();
         self.incoming.switch();
@@ -139,9 +138,9 @@ impl Exchange {
             // Over HTTP/2, the bytes of the tunnel are the body of our message.
             self.outgoing.switch();
         }
-        self.tunnel = Some(Tunnel::attached(raw.clone()));
         let window = Bytes::copy_from_slice(window);
-        let body = AnswerBody::Tunnel(RawStream::new(raw));
+        let body = AnswerBody::Tunnel(tunnel.stream());
+        self.tunnel = Some(tunnel);
         asking.answer(Box::new(Answer { head: head.to_kept(), window, body }), now);
     }
 
@@ -281,7 +280,7 @@ impl Exchange {
     /// Reserves the peer's bytes from now on for a tunnel that the handler may accept.
     pub(super) fn propose_tunnel(&mut self, raw: Raw) {
         self.incoming.switch();
-        self.tunnel = Some(Tunnel::proposed(Rc::new(RefCell::new(raw))));
+        self.tunnel = Some(Tunnel::new(raw));
     }
 
     /// Ends a tunnel that the handler has not accepted, and drops the bytes that the peer sent for it.
@@ -293,36 +292,37 @@ impl Exchange {
     }
 
     /// Removes a tunnel whose bytes have ended in both directions. Returns its task if the task has not finished.
-    pub(super) fn detach_tunnel(&mut self) -> Option<Pin<Box<dyn Future<Output = ()>>>> {
+    pub(super) fn detach_tunnel(&mut self) -> Option<Task> {
         self.tunnel.take().and_then(Tunnel::into_task)
     }
 
     /// Starts the proposed tunnel. The caller takes the bytes that the task writes from the returned [`Raw`].
     pub(super) fn start_proposed(&mut self, switch: Switch, is_draining: bool) -> Result<Rc<RefCell<Raw>>, Abort> {
-        let raw = self.tunnel.as_ref().map(|tunnel| tunnel.raw.clone()).unwrap_or_default();
-        match Tunnel::start(raw.clone(), switch, is_draining) {
-            Ok(tunnel) => self.tunnel = Some(tunnel),
-            Err(abort) => {
-                self.decline_tunnel();
-                return Err(abort);
-            }
+        // The carrier has proposed it.
+        let tunnel = self.tunnel.get_or_insert_with(|| Tunnel::new(Raw::default()));
+        let raw = tunnel.raw.clone();
+        let started = tunnel.start(switch, is_draining);
+        if started.is_err() {
+            self.decline_tunnel();
         }
-        Ok(raw)
-    }
-
-    /// Makes both messages those of a tunnel whose bytes another task moves.
-    pub(super) fn attach_tunnel(&mut self, raw: Rc<RefCell<Raw>>) {
-        self.tunnel = Some(Tunnel::attached(raw));
-        self.incoming.switch();
-        self.outgoing.switch();
+        started.map(|()| raw)
     }
 
     /// Starts a tunnel that replaces both messages.
     pub(super) fn start_tunnel(&mut self, raw: Raw, switch: Switch, is_draining: bool) -> Result<(), Abort> {
-        self.tunnel = Some(Tunnel::start(Rc::new(RefCell::new(raw)), switch, is_draining)?);
+        let tunnel = Tunnel::new(raw);
+        tunnel.start(switch, is_draining)?;
+        self.tunnel = Some(tunnel);
         self.incoming.switch();
         self.outgoing.switch();
         Ok(())
+    }
+
+    /// Takes the tunnel that has replaced both messages, with what the exchange still needs of its handler's hooks.
+    pub(super) fn take_tunnel(&mut self) -> Option<Tunnel> {
+        let tunnel = self.tunnel.take()?;
+        self.presence.take().into_iter().for_each(|presence| tunnel.tell_end(presence));
+        Some(tunnel)
     }
 
     /// Takes the reply slot, the queue of interim responses and the size of the decoded body from the hooks of the

@@ -1,60 +1,92 @@
 //! A tunnel: another protocol that replaces the request's and the response's bodies, by Upgrade or CONNECT.
 
 use super::abort::Abort;
-use crate::raw::{Ended, Raw, RawStream, Switch};
+use crate::disconnect::Presence;
+use crate::raw::{Ended, Raw, RawStream, Switch, Task};
 use std::cell::RefCell;
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+/// Records that the client has left when it is dropped.
+struct Leaves {
+    presence: Rc<Presence>,
+}
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        self.presence.left();
+    }
+}
+
 /// Another protocol on an HTTP/1 connection or on a stream of HTTP/2.
 pub(crate) struct Tunnel {
+    /// It has the protocol's task, which saves an allocation for each tunnel. The task has the same `Raw` as its stream, so
+    /// the tunnel drops the task when it is dropped itself.
     pub(crate) raw: Rc<RefCell<Raw>>,
-    /// The protocol's task; `None` before the handler accepts a CONNECT, after the task has finished or panicked, and if
-    /// we have opened the connection.
-    task: Option<Pin<Box<dyn Future<Output = ()>>>>,
+}
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        let task = self.raw.borrow_mut().task.take();
+        drop(task);
+    }
 }
 
 impl Tunnel {
-    /// Returns a tunnel that keeps the peer's bytes until the handler accepts the protocol.
-    pub(super) fn proposed(raw: Rc<RefCell<Raw>>) -> Tunnel {
-        Tunnel { raw, task: None }
+    /// Returns a tunnel without a task: one that the handler has not accepted yet, or whose stream belongs to a task that
+    /// does not run as a part of the connection.
+    pub(crate) fn new(raw: Raw) -> Tunnel {
+        Tunnel { raw: Rc::new(RefCell::new(raw)) }
     }
 
-    /// Returns a tunnel whose stream belongs to a task that does not run as a part of the connection.
-    pub(super) fn attached(raw: Rc<RefCell<Raw>>) -> Tunnel {
-        Tunnel { raw, task: None }
+    /// Returns the stream for a task that does not run as a part of the connection.
+    pub(crate) fn stream(&self) -> RawStream {
+        RawStream::new(self.raw.clone())
     }
 
     /// Creates the task of an accepted protocol.
-    pub(super) fn start(raw: Rc<RefCell<Raw>>, switch: Switch, is_draining: bool) -> Result<Tunnel, Abort> {
-        let start = AssertUnwindSafe(|| (switch.start)(RawStream::new(raw.clone())));
-        let task = catch_unwind(start).map_err(|_| Abort::TaskPanicked.logged())?;
+    pub(super) fn start(&self, switch: Switch, is_draining: bool) -> Result<(), Abort> {
+        let task = catch_unwind(AssertUnwindSafe(|| (switch.start)(self.stream())));
+        self.raw.borrow_mut().task = Some(task.map_err(|_| Abort::TaskPanicked.logged())?);
         if is_draining {
-            raw.borrow_mut().drain();
+            self.drain();
         }
-        Ok(Tunnel { raw, task: Some(task) })
+        Ok(())
+    }
+
+    /// Lets the tasks of the handler know when the tunnel's task has ended.
+    pub(super) fn tell_end(&self, presence: Rc<Presence>) {
+        let leaves = Leaves { presence };
+        let task = &mut self.raw.borrow_mut().task;
+        *task = task.take().map(|protocol| -> Task {
+            Box::pin(async move {
+                let _leaves = leaves;
+                protocol.await;
+            })
+        });
     }
 
     /// Polls the task, if it has not finished.
-    pub(crate) fn poll(&mut self, waker: &Waker) -> Result<(), Abort> {
-        let Some(task) = &mut self.task else { return Ok(()) };
+    pub(crate) fn poll(&self, waker: &Waker) -> Result<(), Abort> {
+        // The task uses its stream, so nothing is borrowed while it is polled.
+        let Some(mut task) = self.raw.borrow_mut().task.take() else { return Ok(()) };
         match catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut Context::from_waker(waker)))) {
-            Ok(Poll::Pending) => {}
-            Ok(Poll::Ready(())) => self.task = None,
+            Ok(Poll::Pending) => self.raw.borrow_mut().task = Some(task),
+            Ok(Poll::Ready(())) => {}
             Err(_) => {
-                std::mem::forget(self.task.take());
+                std::mem::forget(task);
                 return Err(Abort::TaskPanicked.logged());
             }
         }
         Ok(())
     }
 
-    /// Returns the task, if it has not finished.
-    pub(super) fn into_task(self) -> Option<Pin<Box<dyn Future<Output = ()>>>> {
-        self.task
+    /// Returns the task, if it has not finished. No connection moves its bytes any more.
+    pub(super) fn into_task(self) -> Option<Task> {
+        let mut raw = self.raw.borrow_mut();
+        raw.detach();
+        raw.task.take()
     }
 
     /// Ends the bytes from the peer, and wakes the task.
@@ -84,7 +116,7 @@ impl Tunnel {
     }
 
     /// Returns the memory cost, in bytes, of the data that waits for the task or for the peer, or that the task keeps.
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         let raw = self.raw.borrow();
         raw.held() + raw.kept() + raw.outgoing_held()
     }

@@ -7,7 +7,6 @@ use super::upgrade::Settings;
 use crate::topics::{Pace, returned};
 use bytes::{Buf, Bytes, BytesMut};
 use highwire_engine::raw::{Ended, RawReader};
-use highwire_engine::time::{Sleep, sleep};
 use highwire_engine::{Spares, context, memory};
 use highwire_io::Instant;
 use highwire_proto::ws::state::State;
@@ -25,11 +24,11 @@ use std::time::Duration;
 const COPIED_BYTES: usize = 4096;
 
 /// The most messages that [`WebSocketReceiver::recv`] returns without giving other connections their turn.
-const MESSAGES_A_TURN: u32 = 64;
+const MESSAGES_A_TURN: u8 = 64;
 
 /// The same number while messages of subscriptions wait because the connection has no room. It has room again when it has
 /// sent what was written, which is after its turn. A handler that publishes to its own topic would otherwise fill its queue.
-const MESSAGES_A_TURN_BEHIND: u32 = 4;
+const MESSAGES_A_TURN_BEHIND: u8 = 4;
 
 /// The most bytes of these messages. A small compressed message may be inflated to a long one, which takes time.
 const BYTES_A_TURN: u32 = 256 * 1024;
@@ -40,9 +39,23 @@ const MESSAGE_PERIOD_BYTES: u64 = 512 * MESSAGE_PERIOD.as_secs();
 /// The period in which the bytes of an incomplete message are counted.
 const MESSAGE_PERIOD: Duration = Duration::from_secs(30);
 
-/// The reasons why a WebSocket ends with subscriptions, and one that shares a connection with others.
-const TOO_SLOW: Failure = Failure { code: code::POLICY, text: "messages are read too slowly" };
-const TOO_MUCH: Failure = Failure { code: code::TRY_AGAIN, text: "the WebSockets of this connection hold too much" };
+/// The reasons why a WebSocket is closed that has done nothing wrong now.
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    /// The peer takes messages of subscriptions too slowly.
+    TooSlow,
+    /// The WebSockets of the connection hold too much.
+    TooMuch,
+}
+
+impl Cut {
+    fn failure(self) -> Failure {
+        match self {
+            Cut::TooSlow => Failure { code: code::POLICY, text: "messages are read too slowly" },
+            Cut::TooMuch => Failure { code: code::TRY_AGAIN, text: "the WebSockets of this connection hold too much" },
+        }
+    }
+}
 
 /// The receiving half of a [`WebSocket`].
 #[derive(Debug)]
@@ -55,32 +68,28 @@ pub struct WebSocketReceiver {
 #[derive(Debug)]
 struct Receiving {
     reader: RawReader,
-    core: Rc<RefCell<Core>>,
+    /// It has what both halves use.
+    sender: WebSocketSender,
     /// Bytes that were received and not returned; `None` if there are none.
     arriving: Option<Box<Arriving>>,
     /// The number of bytes that the connection is charged for what is held.
-    kept: usize,
-    /// The number of bytes that the WebSocket holds beside those of other WebSockets of the connection: `kept`, and
-    /// [`Core::held_of_messages`].
-    shared: usize,
+    kept: u32,
     /// The number of messages and of their bytes returned since the last wait.
-    streak: (u32, u32),
+    streak: u8,
+    streak_bytes: u32,
     /// Holds the handler up if it publishes more than is delivered.
     pace: Pace,
     /// True if no more messages will be returned.
     is_over: bool,
-    /// The reason why this WebSocket was closed, which its handler does not know yet: the WebSockets of the connection held too
-    /// much, or the peer takes messages of topics too slowly. What the peer has sent is not given to the handler then (RFC 6455
-    /// section 7.1.7).
-    failed: Option<Failure>,
+    /// The reason why this WebSocket was closed, which its handler does not know yet. What the peer has sent is not given to
+    /// the handler then (RFC 6455 section 7.1.7).
+    cut: Option<Cut>,
     /// The time after which a silent peer gets a Ping frame, in milliseconds.
     ping_interval: Option<NonZeroU32>,
     /// The moment at which bytes arrived last.
     heard: Instant,
     /// True if a Ping frame was sent after that.
     pinged: bool,
-    /// A timer for the earliest deadline, or for an earlier moment.
-    alarm: Option<Sleep>,
 }
 
 /// Bytes that were received and not returned.
@@ -117,24 +126,23 @@ impl WebSocketReceiver {
     ) -> WebSocketReceiver {
         let receiving = Receiving {
             reader,
-            core,
+            sender: WebSocketSender { core },
             arriving: (!window.is_empty()).then(|| {
                 let window_held = window.capacity();
                 Box::new(Arriving { window, window_held, ..Arriving::default() })
             }),
             kept: 0,
-            shared: 0,
-            streak: (0, 0),
+            streak: 0,
+            streak_bytes: 0,
             pace: Pace::default(),
             is_over: false,
-            failed: None,
+            cut: None,
             ping_interval: settings.ping_interval.map(|interval| {
                 let most = u32::MAX / 2;
                 NonZeroU32::new(interval.as_millis().clamp(1, most.into()) as u32).unwrap_or(NonZeroU32::MIN)
             }),
             heard: context::now(),
             pinged: false,
-            alarm: None,
         };
         WebSocketReceiver { receiving: Box::new(receiving) }
     }
@@ -147,15 +155,7 @@ impl WebSocketReceiver {
 
     /// Polls for the next message, as [`recv`](Self::recv) does.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
-        let polled = self.receiving.poll_message(cx);
-        let returned = match &polled {
-            Poll::Ready(Some(Ok(Message::Text(text)))) => text.len(),
-            Poll::Ready(Some(Ok(Message::Binary(bytes)))) => bytes.len(),
-            _ => 0,
-        };
-        self.receiving.settle(returned);
-        // What the connection may not hold is not returned either.
-        if self.receiving.failed.is_some() { self.receiving.poll_message(cx) } else { polled }
+        self.receiving.poll_whole(cx)
     }
 
     /// Waits for the next part of a message, or for a control frame, and returns it, for messages that are too long to
@@ -182,6 +182,19 @@ impl WebSocketReceiver {
 }
 
 impl Receiving {
+    /// See [`WebSocketReceiver::recv`].
+    fn poll_whole(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
+        let polled = self.poll_message(cx);
+        let returned = match &polled {
+            Poll::Ready(Some(Ok(Message::Text(text)))) => text.len(),
+            Poll::Ready(Some(Ok(Message::Binary(bytes)))) => bytes.len(),
+            _ => 0,
+        };
+        self.settle(returned);
+        // What the connection may not hold is not returned either.
+        if self.cut.is_some() { self.poll_message(cx) } else { polled }
+    }
+
     fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
         loop {
             let Some(part) = ready!(self.poll_in_turn(cx)) else { return Poll::Ready(None) };
@@ -191,7 +204,7 @@ impl Receiving {
                     if is_last && message.is_empty() {
                         return Poll::Ready(Some(whole(kind, bytes)));
                     }
-                    large::append(message, &bytes, self.core.borrow().connection.frame_left());
+                    large::append(message, &bytes, self.sender.core.borrow().connection.frame_left());
                     if !is_last {
                         continue;
                     }
@@ -205,12 +218,12 @@ impl Receiving {
 
     /// Returns true if a Close frame was sent.
     fn is_closing(&self) -> bool {
-        self.core.borrow().connection.outgoing() != State::Between
+        self.sender.core.borrow().connection.outgoing() != State::Between
     }
 
     /// See [`WebSocketReceiver::poll_without_messages`].
     fn poll_without_messages(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
-        self.core.borrow_mut().see_drain();
+        self.sender.core.borrow_mut().see_drain();
         self.send_subscribed(cx);
         if let Some(incomplete) = self.arriving.as_mut().and_then(|arriving| arriving.incomplete.as_mut()) {
             // The peer cannot send its message while nothing is read.
@@ -228,33 +241,33 @@ impl Receiving {
     fn poll_in_turn(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
         let address = std::ptr::from_ref(self) as usize;
         // Fails if the connection is broken, which the next read reports.
-        let _ = self.core.borrow_mut().poll_deflating(cx);
+        let _ = self.sender.core.borrow_mut().poll_deflating(cx);
         self.send_subscribed(cx);
-        if let Some(failure) = self.failed.take().filter(|_| !self.is_over) {
+        if let Some(cut) = self.cut.take().filter(|_| !self.is_over) {
             (self.is_over, self.arriving) = (true, None);
-            return Poll::Ready(Some(Err(Error::Refused(failure))));
+            return Poll::Ready(Some(Err(Error::Refused(cut.failure()))));
         }
-        let most = if self.core.borrow().is_behind { MESSAGES_A_TURN_BEHIND } else { MESSAGES_A_TURN };
+        let most = if self.sender.core.borrow().is_behind { MESSAGES_A_TURN_BEHIND } else { MESSAGES_A_TURN };
         // What follows our Close frame is dropped, and must not hide the end of the connection.
         let polled = if !self.is_closing() && self.pace.must_wait(address, cx) {
             // What was received waits until the messages that its handler has published are delivered.
-            self.core.borrow_mut().see_drain();
+            self.sender.core.borrow_mut().see_drain();
             self.poll_alarm(cx)
-        } else if self.streak.0 >= most || self.streak.1 >= BYTES_A_TURN {
+        } else if self.streak >= most || self.streak_bytes >= BYTES_A_TURN {
             cx.waker().wake_by_ref();
             // A peer that always has another message must not escape the deadlines.
-            self.core.borrow_mut().see_drain();
+            self.sender.core.borrow_mut().see_drain();
             self.poll_alarm(cx)
         } else {
             self.poll_next(cx)
         };
         match &polled {
-            Poll::Pending => self.streak = (0, 0),
+            Poll::Pending => (self.streak, self.streak_bytes) = (0, 0),
             Poll::Ready(Some(Ok(part))) => {
-                self.streak.0 += 1;
+                self.streak += 1;
                 returned(address);
                 let length = if let Part::Data { bytes, .. } = part { bytes.len() } else { 0 };
-                self.streak.1 = self.streak.1.saturating_add(u32::try_from(length).unwrap_or(u32::MAX));
+                self.streak_bytes = self.streak_bytes.saturating_add(u32::try_from(length).unwrap_or(u32::MAX));
             }
             Poll::Ready(Some(Err(_)) | None) => {
                 self.is_over = true;
@@ -266,7 +279,7 @@ impl Receiving {
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
         while !self.is_over {
-            if let Some(part) = self.core.borrow_mut().inflate_rest() {
+            if let Some(part) = self.sender.core.borrow_mut().inflate_rest() {
                 return Poll::Ready(Some(part));
             }
             if self.arriving.as_ref().is_some_and(|arriving| !arriving.window.is_empty())
@@ -279,11 +292,11 @@ impl Receiving {
             {
                 (arriving.window, arriving.window_held) = (BytesMut::new(), 0);
             }
-            self.core.borrow_mut().answer_ping(cx);
+            self.sender.core.borrow_mut().answer_ping(cx);
             match self.reader.poll_read_mut(cx) {
                 Poll::Ready(Ok(Some(bytes))) => self.add(bytes),
                 Poll::Ready(Ok(None)) if self.reader.ended() == Some(Ended::Draining) => {
-                    self.core.borrow_mut().see_drain();
+                    self.sender.core.borrow_mut().see_drain();
                 }
                 Poll::Ready(Ok(None)) if self.reader.ended() == Some(Ended::Idle) => {
                     return Poll::Ready(Some(Err(Error::Silent)));
@@ -298,14 +311,14 @@ impl Receiving {
     /// Sends the waiting messages of subscriptions, as far as there is room, and closes the connection if a
     /// subscription has ended because the peer is slow.
     fn send_subscribed(&mut self, cx: &mut Context<'_>) {
-        if !self.core.borrow().is_behind {
+        if !self.sender.core.borrow().is_behind {
             return;
         }
         // They are taken out, because each message is given to the connection anew.
-        let Some(mut subscriptions) = self.core.borrow_mut().subscriptions.take() else { return };
+        let Some(mut subscriptions) = self.sender.core.borrow_mut().rare().subscriptions.take() else { return };
         let mut is_behind = false;
         for subscription in &subscriptions.all {
-            is_behind |= !subscription.subscriber().flush(&*self.core);
+            is_behind |= !subscription.subscriber().flush(&*self.sender.core);
         }
         let count = subscriptions.all.len();
         subscriptions.all.retain(|subscription| !subscription.subscriber().is_cut());
@@ -313,13 +326,15 @@ impl Receiving {
         if is_cut {
             subscriptions.count();
         }
-        let mut core = self.core.borrow_mut();
+        let mut core = self.sender.core.borrow_mut();
         core.count_subscriptions(count - subscriptions.all.len(), 0);
         if is_cut {
-            core.close(TOO_SLOW.code, TOO_SLOW.text);
-            self.failed = Some(TOO_SLOW);
+            let Failure { code, text } = Cut::TooSlow.failure();
+            core.close(code, text);
+            self.cut = Some(Cut::TooSlow);
         }
-        (core.subscriptions, core.is_behind) = (Some(subscriptions), is_behind);
+        core.is_behind = is_behind;
+        core.rare().subscriptions = Some(subscriptions);
         if is_behind && core.writer.poll_room(cx).is_ready() {
             cx.waker().wake_by_ref();
         }
@@ -344,7 +359,7 @@ impl Receiving {
     fn parse(&mut self) -> Option<Result<Part, Error>> {
         let arriving = place(&mut self.arriving);
         loop {
-            let core = &mut *self.core.borrow_mut();
+            let core = &mut *self.sender.core.borrow_mut();
             let received = match core.connection.receive(&mut arriving.window) {
                 Ok(received) => received,
                 Err(failure) => {
@@ -386,8 +401,7 @@ impl Receiving {
                 }
                 Event::Ping(bytes) => {
                     let bytes = Bytes::copy_from_slice(bytes);
-                    core.pong = Some(Box::new(bytes.clone()));
-                    core.answer_ping(&mut Context::from_waker(Waker::noop()));
+                    core.answer(bytes.clone());
                     Ok(Part::Control(Message::Ping(bytes)))
                 }
                 Event::Pong(bytes) => Ok(Part::Control(Message::Pong(Bytes::copy_from_slice(bytes)))),
@@ -413,7 +427,7 @@ impl Receiving {
     fn poll_alarm(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Error>>> {
         loop {
             let now = context::now();
-            let close_due = self.core.borrow().close_due();
+            let close_due = self.sender.core.borrow().close_due();
             let ping_due = self.ping_interval.map(|interval| {
                 // After the Ping frame, the peer has the interval once more.
                 let interval = Duration::from_millis(u64::from(interval.get()));
@@ -429,7 +443,7 @@ impl Receiving {
             {
                 if *count < MESSAGE_PERIOD_BYTES {
                     let failure = Failure { code: code::POLICY, text: "a message arrives too slowly" };
-                    self.core.borrow_mut().close(failure.code, failure.text);
+                    self.sender.core.borrow_mut().close(failure.code, failure.text);
                     return Poll::Ready(Some(Err(Error::Refused(failure))));
                 }
                 (*begun, *count) = (now, 0);
@@ -440,20 +454,15 @@ impl Receiving {
                     return Poll::Ready(Some(Err(Error::Silent)));
                 }
                 // Fails if the connection is broken, which the next read reports.
-                let _ = self.core.borrow_mut().send(Message::Ping(Bytes::new()));
+                let _ = self.sender.core.borrow_mut().send(Message::Ping(Bytes::new()));
                 continue;
             }
             let ping_due = ping_due.filter(|_| close_due.is_none());
             let Some(due) = close_due.into_iter().chain(ping_due).chain(message_due).min() else {
                 return Poll::Pending;
             };
-            if self.alarm.as_ref().is_none_or(|alarm| alarm.until() > due || alarm.until() <= now) {
-                self.alarm = Some(sleep(due.since(now)));
-            }
-            let Some(alarm) = &mut self.alarm else { return Poll::Pending };
-            if Pin::new(alarm).poll(cx).is_pending() {
-                return Poll::Pending;
-            }
+            self.reader.wake_at(due, cx);
+            return Poll::Pending;
         }
     }
 
@@ -468,21 +477,21 @@ impl Receiving {
         }
         let arriving = self.arriving.as_ref();
         let arriving = arriving.map_or(0, |arriving| arriving.message.capacity() + arriving.window_held);
-        let mut core = self.core.borrow_mut();
-        core.returned = if returned < SHORT_BYTES { 0 } else { returned };
+        let mut core = self.sender.core.borrow_mut();
+        core.returned = if returned < SHORT_BYTES { 0 } else { clamp(returned) };
         let kept = arriving + core.held();
         let messages = core.held_of_messages();
         core.keep_messages();
         drop(core);
         self.share(kept + messages);
-        let kept = if self.failed.is_some() {
-            self.core.borrow_mut().keep_messages();
-            self.core.borrow().held()
+        let kept = if self.cut.is_some() {
+            self.sender.core.borrow_mut().keep_messages();
+            self.sender.core.borrow().held()
         } else {
             kept
         };
-        if kept != self.kept {
-            self.kept = kept;
+        if clamp(kept) != self.kept {
+            self.kept = clamp(kept);
             self.reader.keep(kept);
         }
     }
@@ -490,30 +499,33 @@ impl Receiving {
     /// Counts what the WebSocket holds among those of its connection. If that is too much, frees it and closes the
     /// WebSocket. The handler gets the error at its next poll.
     fn share(&mut self, bytes: usize) {
-        if bytes == self.shared {
+        let core = &mut *self.sender.core.borrow_mut();
+        if core.hold(clamp(bytes)) || self.is_over {
             return;
         }
-        let mut core = self.core.borrow_mut();
-        let before = std::mem::replace(&mut self.shared, bytes);
-        if core.together().is_none_or(|together| together.count(before, bytes)) || self.is_over {
-            return;
-        }
-        core.close(TOO_MUCH.code, TOO_MUCH.text);
-        self.failed = Some(TOO_MUCH);
+        let Failure { code, text } = Cut::TooMuch.failure();
+        core.close(code, text);
+        self.cut = Some(Cut::TooMuch);
         (self.arriving, core.codec, core.returned) = (None, None, 0);
-        self.shared = core.held();
-        if let Some(together) = core.together() {
-            together.count(bytes, self.shared);
-        }
+        core.hold(clamp(core.held()));
     }
 }
 
+/// Sends a Close frame, if none was sent before, because the connection then drops what the peer sends. Without it, a
+/// sending half that is still there could send for any length of time to a peer that gets no answers.
 impl Drop for Receiving {
     fn drop(&mut self) {
-        if let Some(together) = self.core.borrow().together() {
-            together.count(self.shared, 0);
-        }
+        let mut core = self.sender.core.borrow_mut();
+        core.hold(0);
+        core.close(code::NORMAL, "");
+        core.returned = 0;
+        core.keep_messages();
     }
+}
+
+/// Counts of bytes that are kept for each connection are small numbers.
+fn clamp(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 /// Records whether a message is incomplete. The period of one that was incomplete before goes on.
@@ -526,29 +538,31 @@ fn note_incomplete(incomplete: &mut Option<(Instant, u64)>, is_within: bool) {
     }
 }
 
-/// The future of a connection whose messages go to a callback.
+/// The future of a connection whose messages go to a callback. It is all that such a connection has of the two halves.
 pub(super) struct Callbacks<F> {
-    socket: WebSocket,
+    receiving: Receiving,
     callback: F,
 }
 
 impl<F> Callbacks<F> {
     pub(super) fn new(socket: WebSocket, callback: F) -> Callbacks<F> {
-        Callbacks { socket, callback }
+        Callbacks { receiving: *socket.receiver.receiving, callback }
     }
 }
 
 impl<F: FnMut(&WebSocketSender, Result<Message, Error>) + Unpin> Future for Callbacks<F> {
     type Output = ();
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Callbacks { socket: WebSocket { sender, receiver }, callback } = &mut *self;
+        let Callbacks { receiving, callback } = &mut *self;
         loop {
             // A peer that does not take its answers is not asked for more.
-            if sender.core.borrow_mut().writer.poll_ready(cx).is_pending() && !receiver.receiving.is_closing() {
-                return receiver.receiving.poll_without_messages(cx).map(|error| callback(sender, Err(error)));
+            if receiving.sender.poll_ready(cx).is_pending() && !receiving.is_closing() {
+                let error = ready!(receiving.poll_without_messages(cx));
+                callback(&receiving.sender, Err(error));
+                return Poll::Ready(());
             }
-            let Some(message) = ready!(receiver.poll_recv(cx)) else { return Poll::Ready(()) };
-            callback(sender, message);
+            let Some(message) = ready!(receiving.poll_whole(cx)) else { return Poll::Ready(()) };
+            callback(&receiving.sender, message);
         }
     }
 }
@@ -561,16 +575,5 @@ fn whole(kind: Kind, bytes: Bytes) -> Result<Message, Error> {
             Ok(text) => Ok(Message::Text(text)),
             Err(_) => Err(Error::Refused(Failure { code: code::NOT_UTF8, text: "a text is not UTF-8" })),
         },
-    }
-}
-
-/// Sends a Close frame, if none was sent before, because the connection then drops what the peer sends. Without it, a
-/// sending half that is still there could send for any length of time to a peer that gets no answers.
-impl Drop for WebSocketReceiver {
-    fn drop(&mut self) {
-        let mut core = self.receiving.core.borrow_mut();
-        core.close(code::NORMAL, "");
-        core.returned = 0;
-        core.keep_messages();
     }
 }

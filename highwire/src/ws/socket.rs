@@ -3,7 +3,7 @@
 use super::deflate::{Codec, Deflated, Inflated, Way};
 use super::message::{CloseFrame, Error, Failure, Message, Part};
 use super::receiver::WebSocketReceiver;
-use super::together::Together;
+use super::together::{Member, Together};
 use super::upgrade::Settings;
 use crate::topics::{PublishedMessage, Queued, Sink, Start, SubscribeError, Subscription, Topics};
 use bytes::{Bytes, BytesMut};
@@ -52,15 +52,11 @@ pub(super) struct Core {
     /// The compression, if the peers have agreed on it.
     pub(super) codec: Option<Box<Codec>>,
     pub(super) writer: RawWriter,
-    /// The bytes of the last Ping frame, if its answer was not sent yet.
-    pub(super) pong: Option<Box<Bytes>>,
     /// State that most connections do not have; `None` without a subprotocol and before a Close frame is sent.
     rare: Option<Box<Rare>>,
-    /// Usually there are none, so they are in a box.
-    pub(super) subscriptions: Option<Box<Subscriptions>>,
     /// The length of the message that was returned last, which its handler has until it asks for the next one; 0 if it is
     /// short.
-    pub(super) returned: usize,
+    pub(super) returned: u32,
     /// True if the connection is charged for messages.
     keeps_messages: bool,
     /// True if messages of subscriptions may wait because the connection had no room.
@@ -87,13 +83,16 @@ impl Subscriptions {
 
 /// State of a connection that is not there until it closes, or at all.
 #[derive(Debug, Default)]
-struct Rare {
+pub(super) struct Rare {
+    /// The bytes of the last Ping frame, if there was no room to answer it.
+    ping: Option<Bytes>,
     /// The moment until which the peer must answer our Close frame.
     close_due: Option<Instant>,
     /// The subprotocol on which the peers have agreed.
     subprotocol: Option<Box<str>>,
-    /// What the WebSockets of the same HTTP/2 connection share, and true if this one compresses with context takeover.
-    together: Option<(Rc<Together>, bool)>,
+    /// What the WebSockets of the same HTTP/2 connection share.
+    member: Option<Member>,
+    pub(super) subscriptions: Option<Box<Subscriptions>>,
 }
 
 impl WebSocket {
@@ -109,8 +108,7 @@ impl WebSocket {
         if let Some(together) = together {
             let core = &mut *socket.sender.core.borrow_mut();
             let takes_over = core.codec.as_ref().is_some_and(|codec| codec.has_takeover());
-            together.count_takeovers(0, takes_over.into());
-            core.rare.get_or_insert_default().together = Some((together, takes_over));
+            core.rare().member = Some(Member::new(together, takes_over));
         }
         socket
     }
@@ -127,8 +125,8 @@ impl WebSocket {
         let subprotocol = settings.subprotocol.as_deref().map(Box::from);
         let rare = subprotocol.map(|name| Box::new(Rare { subprotocol: Some(name), ..Rare::default() }));
         let codec = codec.map(Box::new);
-        let (pong, subscriptions, returned, keeps_messages, is_behind) = (None, None, 0, false, false);
-        let core = Core { connection, codec, writer, pong, rare, subscriptions, returned, keeps_messages, is_behind };
+        let (returned, keeps_messages, is_behind) = (0, false, false);
+        let core = Core { connection, codec, writer, rare, returned, keeps_messages, is_behind };
         let core = Rc::new(RefCell::new(core));
         let receiver = WebSocketReceiver::new(reader, core.clone(), settings, window);
         WebSocket { sender: WebSocketSender { core }, receiver }
@@ -257,8 +255,9 @@ impl WebSocketSender {
         let sink: Rc<dyn Sink> = self.core.clone();
         let queued = {
             let core = &mut *self.core.borrow_mut();
-            let together = core.rare.as_ref().and_then(|rare| rare.together.as_ref()).map(|(together, _)| together);
-            let known = core.subscriptions.get_or_insert_with(|| {
+            let Rare { member, subscriptions, .. } = core.rare();
+            let together = member.as_ref().map(|member| &member.together);
+            let known = subscriptions.get_or_insert_with(|| {
                 let queued = together.map(|together| together.queued.clone()).unwrap_or_default();
                 Box::new(Subscriptions { queued, ..Subscriptions::default() })
             });
@@ -271,7 +270,7 @@ impl WebSocketSender {
         drop(self.remove(topics, filter));
         subscription.subscriber().flush(&*sink);
         let mut core = self.core.borrow_mut();
-        let known = core.subscriptions.get_or_insert_default();
+        let known = core.rare().subscriptions.get_or_insert_default();
         known.bytes += subscription.cost();
         known.all.push(subscription);
         core.count_subscriptions(0, 1);
@@ -287,7 +286,7 @@ impl WebSocketSender {
 
     fn remove(&self, topics: &Topics, filter: &str) -> Option<Subscription> {
         let mut core = self.core.borrow_mut();
-        let subscriptions = core.subscriptions.as_mut()?;
+        let subscriptions = core.rare.as_mut()?.subscriptions.as_mut()?;
         let at = subscriptions.all.iter().position(|known| known.is_of(topics.hub(), filter))?;
         let removed = subscriptions.all.swap_remove(at);
         subscriptions.bytes -= removed.cost();
@@ -326,22 +325,28 @@ impl Sink for RefCell<Core> {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        if let Some((together, takes_over)) = self.rare.as_ref().and_then(|rare| rare.together.as_ref()) {
-            together.count_takeovers((*takes_over).into(), 0);
-            self.count_subscriptions(self.subscriptions.as_ref().map_or(0, |known| known.all.len()), 0);
-        }
+        self.count_subscriptions(self.subscriptions().map_or(0, |known| known.all.len()), 0);
     }
 }
 
 impl Core {
-    /// Returns what the WebSockets of the same HTTP/2 connection share.
-    pub(super) fn together(&self) -> Option<&Rc<Together>> {
-        self.rare.as_ref()?.together.as_ref().map(|(together, _)| together)
+    pub(super) fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    fn subscriptions(&self) -> Option<&Subscriptions> {
+        self.rare.as_ref()?.subscriptions.as_deref()
+    }
+
+    /// Counts what the WebSocket holds among those of its HTTP/2 connection. Returns false if it must let go of that.
+    pub(super) fn hold(&mut self, bytes: u32) -> bool {
+        let member = self.rare.as_mut().and_then(|rare| rare.member.as_mut());
+        member.is_none_or(|member| member.hold(bytes))
     }
 
     /// Counts subscriptions that have ended and begun.
     pub(super) fn count_subscriptions(&self, ended: usize, begun: usize) {
-        if let Some(together) = self.together() {
+        if let Some(Member { together, .. }) = self.rare.as_ref().and_then(|rare| rare.member.as_ref()) {
             together.subscriptions.set((together.subscriptions.get() + begun).saturating_sub(ended));
         }
     }
@@ -393,14 +398,14 @@ impl Core {
     /// Returns about how many bytes are held, besides those that the stream holds.
     pub(super) fn held(&self) -> usize {
         // Waiting messages of subscriptions are charged by the topics.
-        self.codec.as_ref().map_or(0, |codec| codec.held()) + self.subscriptions.as_ref().map_or(0, |all| all.bytes)
+        self.codec.as_ref().map_or(0, |codec| codec.held()) + self.subscriptions().map_or(0, |all| all.bytes)
     }
 
     /// Returns about how many bytes are held of the message that the handler has, and of the one that is being deflated.
     /// Often they are the same.
     pub(super) fn held_of_messages(&self) -> usize {
         let (message, others) = self.codec.as_ref().map_or((0, 0), |codec| codec.deflating());
-        self.returned.max(message) + others
+        (self.returned as usize).max(message) + others
     }
 
     /// Charges the connection for these messages.
@@ -459,7 +464,7 @@ impl Core {
                 self.codec.iter_mut().for_each(|codec| codec.give_up());
                 let (code, reason) = frame.as_ref().map_or((None, ""), |frame| (Some(frame.code), &frame.reason[..]));
                 self.connection.send_close(code, reason, &mut out)?;
-                self.rare.get_or_insert_default().close_due = context::now_if_any().map(|now| now + CLOSE_WAIT);
+                self.rare().close_due = context::now_if_any().map(|now| now + CLOSE_WAIT);
                 // Lets the receiver wait until then.
                 self.writer.wake_reader();
             }
@@ -490,17 +495,30 @@ impl Core {
         let _ = self.send(Message::Close(Some(CloseFrame { code, reason: reason.into() })));
     }
 
-    /// Answers the last Ping frame, if there is room. A peer that does not take its answers gets only the last one,
-    /// as RFC 6455 section 5.5.3 permits.
+    /// Answers a Ping frame, now or when there is room.
+    pub(super) fn answer(&mut self, ping: Bytes) {
+        if self.writer.has_room() {
+            self.rare.iter_mut().for_each(|rare| rare.ping = None);
+            return self.send_pong(ping);
+        }
+        self.rare().ping = Some(ping);
+    }
+
+    /// Answers the last Ping frame that was not answered, if there is room. A peer that does not take its answers gets
+    /// only the last one, as RFC 6455 section 5.5.3 permits.
     pub(super) fn answer_ping(&mut self, cx: &mut Context<'_>) {
-        if self.pong.is_some()
-            && self.writer.poll_room(cx).is_ready()
-            && let Some(bytes) = self.pong.take()
+        let Some(rare) = self.rare.as_mut().filter(|rare| rare.ping.is_some()) else { return };
+        if self.writer.poll_room(cx).is_ready()
+            && let Some(ping) = rare.ping.take()
         {
-            match self.send(Message::Pong(*bytes)) {
-                Ok(()) | Err(Error::Unsendable(Misuse::Closed) | Error::Broken) => {}
-                Err(error) => highwire_engine::log!(Mistake, error, %error, "a Pong frame cannot be sent"),
-            }
+            self.send_pong(ping);
+        }
+    }
+
+    fn send_pong(&mut self, ping: Bytes) {
+        match self.send(Message::Pong(ping)) {
+            Ok(()) | Err(Error::Unsendable(Misuse::Closed) | Error::Broken) => {}
+            Err(error) => highwire_engine::log!(Mistake, error, %error, "a Pong frame cannot be sent"),
         }
     }
 }

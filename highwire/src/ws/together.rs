@@ -47,6 +47,36 @@ fn key(connection: SocketId) -> Option<Key> {
     context::current_worker().map(|worker| (worker, connection))
 }
 
+/// One WebSocket among those of its connection.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) together: Rc<Together>,
+    /// True if the WebSocket compresses with context takeover.
+    takes_over: bool,
+    /// The number of bytes that the WebSocket holds.
+    held: u32,
+}
+
+impl Member {
+    pub(super) fn new(together: Rc<Together>, takes_over: bool) -> Member {
+        together.takeovers.set(together.takeovers.get() + u32::from(takes_over));
+        Member { together, takes_over, held: 0 }
+    }
+
+    /// Records that the WebSocket holds so many bytes. Returns false if it must let go of them.
+    pub(super) fn hold(&mut self, bytes: u32) -> bool {
+        let before = std::mem::replace(&mut self.held, bytes);
+        before == bytes || self.together.count(before as usize, bytes as usize)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.hold(0);
+        self.together.takeovers.set(self.together.takeovers.get() - u32::from(self.takes_over));
+    }
+}
+
 impl Together {
     /// Returns what the WebSockets of a connection of this worker share.
     pub(super) fn of(connection: SocketId) -> Option<Rc<Together>> {
@@ -74,12 +104,8 @@ impl Together {
     }
 
     /// Counts the WebSockets that compress with context takeover: those that have ended, and those that have begun.
-    pub(super) fn count_takeovers(&self, ended: u32, begun: u32) {
-        self.takeovers.set((self.takeovers.get() + begun).saturating_sub(ended));
-    }
-
     /// Records that a WebSocket holds `now` bytes and held `before`. Returns false if it must let go of them.
-    pub(super) fn count(&self, before: usize, now: usize) -> bool {
+    fn count(&self, before: usize, now: usize) -> bool {
         let change = |sum: usize| (sum + now).saturating_sub(before);
         self.held.set(change(self.held.get()));
         HELD.set(change(HELD.get()));

@@ -184,7 +184,7 @@ impl WebSocketUpgrade {
     }
 
     /// Sets the time after which a silent peer gets a Ping frame, 30 seconds by default; after the same time again, the
-    /// connection ends. `None` sends no Ping frames.
+    /// connection ends. Both times count in tenths of a second. `None` sends no Ping frames.
     /// [`Timeouts::tunnel`](crate::server::Timeouts::tunnel) applies, too.
     pub fn ping_interval(mut self, interval: impl Into<Option<Duration>>) -> WebSocketUpgrade {
         self.settings.ping_interval = interval.into();

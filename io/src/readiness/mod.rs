@@ -54,7 +54,8 @@ fn id(token: Token) -> SocketId {
 #[derive(Debug)]
 struct Connection {
     stream: Stream,
-    peer: Peer,
+    /// True if the peer is [`Peer::Local`]. The peer's address is not kept, because it would take memory of each connection.
+    is_local: bool,
     paused: bool,
     /// True if nothing more is received, because the peer has ended its direction or the connection has failed.
     ended: bool,
@@ -149,7 +150,7 @@ impl Readiness {
     fn insert(&mut self, stream: Stream, peer: Peer) -> io::Result<SocketId> {
         let connection = Connection {
             stream,
-            peer,
+            is_local: peer == Peer::Local,
             paused: false,
             ended: false,
             failed: false,
@@ -502,9 +503,10 @@ impl Driver for Readiness {
         if connection.outgoing.is_some() || connection.lent_buffer.is_some() {
             return None;
         }
+        let peer = if connection.is_local { Peer::Local } else { socket::peer_of(&connection.stream)? };
         let mut connection = self.connections.remove(socket)?;
         let _ = socket::deregister(self.poll.registry(), &mut connection.stream);
-        Some(Socket::new(connection.stream, connection.peer))
+        Some(Socket::new(connection.stream, peer))
     }
 
     fn turn<S: Sink>(&mut self, until: Option<Instant>, queue: &mut Queue, sink: &mut S) -> io::Result<()> {

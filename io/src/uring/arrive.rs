@@ -11,7 +11,7 @@ impl Uring {
     #[inline]
     pub(super) fn note_quiet(&mut self, socket: SocketId) {
         let Some(connection) = self.connections.get(socket) else { return };
-        if connection.resumed || connection.peer == Peer::Local {
+        if connection.resumed || connection.is_local {
             self.quiet.push(socket);
         }
     }
@@ -35,7 +35,7 @@ impl Uring {
             return;
         }
         let is_unix = || socket2::SockRef::from(&connection.descriptor).domain().ok() == Some(socket2::Domain::UNIX);
-        let is_unix = connection.peer == Peer::Local && is_unix();
+        let is_unix = connection.is_local && is_unix();
         if !connection.resumed && !is_unix {
             return;
         }

@@ -77,7 +77,8 @@ struct Entry {
 #[derive(Debug)]
 struct Connection {
     descriptor: OwnedFd,
-    peer: Peer,
+    /// True if the peer is [`Peer::Local`]. The peer's address is not kept, because it would take memory of each connection.
+    is_local: bool,
     /// The last round with an arena send of this socket, or 0 if there was none. Rounds begin at 1.
     round: u32,
     /// True if a receive is in flight.
@@ -232,7 +233,7 @@ impl Uring {
     fn insert(&mut self, descriptor: OwnedFd, peer: Peer) -> SocketId {
         let id = self.connections.insert(Connection {
             descriptor,
-            peer,
+            is_local: peer == Peer::Local,
             round: 0,
             armed: false,
             paused: false,
@@ -508,13 +509,14 @@ impl Driver for Uring {
         if is_busy || connection.round == round || connection.closed {
             return None;
         }
+        let peer = if connection.is_local { Peer::Local } else { socket::peer_of(&connection.descriptor)? };
         let connection = self.connections.remove(socket)?;
         if connection.armed {
             self.cancel(data(kind::RECEIVE, socket));
             // Submit the queued entries now, while the descriptor's number in them still means this socket.
             let _ = self.ring.submit();
         }
-        Some(Socket::new(connection.descriptor, connection.peer))
+        Some(Socket::new(connection.descriptor, peer))
     }
 
     fn turn<S: Sink>(&mut self, until: Option<Instant>, queue: &mut Queue, sink: &mut S) -> io::Result<()> {

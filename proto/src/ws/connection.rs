@@ -88,15 +88,16 @@ struct Message {
 /// One end of a WebSocket connection after the handshake.
 #[derive(Debug)]
 pub struct Connection {
-    pub(super) role: Role,
-    /// Returns the key of each frame that a client sends.
+    /// Returns the key of each frame that a client sends; `None` on the server's end.
     pub(super) mask: Option<fn() -> [u8; 4]>,
     /// True if the peers have agreed on permessage-deflate.
     pub(super) has_deflate: bool,
     pub(super) outgoing: State,
     /// Checks the message that is sent in parts, if it is text.
     pub(super) sent_text: Option<Utf8>,
-    bounds: Bounds,
+    /// The [`Bounds`]. They are apart, because together they need more memory.
+    message_bytes: u64,
+    small_frames: u32,
     incoming: State,
     frame: Option<Frame>,
     message: Message,
@@ -107,12 +108,12 @@ impl Connection {
     /// Creates the server's end. `has_deflate` is true if the handshake has agreed on permessage-deflate.
     pub fn server(bounds: Bounds, has_deflate: bool) -> Connection {
         Connection {
-            role: Role::Server,
             mask: None,
             has_deflate,
             outgoing: State::Between,
             sent_text: None,
-            bounds,
+            message_bytes: bounds.message_bytes,
+            small_frames: bounds.small_frames,
             incoming: State::Between,
             frame: None,
             message: Message { kind: Kind::Binary, compressed: false, bytes: 0, small_frames: 0 },
@@ -123,12 +124,16 @@ impl Connection {
     /// Creates the client's end. `mask` must return a key that a peer cannot predict, a new one at each call (RFC 6455
     /// section 10.3).
     pub fn client(bounds: Bounds, has_deflate: bool, mask: fn() -> [u8; 4]) -> Connection {
-        Connection { role: Role::Client, mask: Some(mask), ..Connection::server(bounds, has_deflate) }
+        Connection { mask: Some(mask), ..Connection::server(bounds, has_deflate) }
+    }
+
+    fn role(&self) -> Role {
+        if self.is_server() { Role::Server } else { Role::Client }
     }
 
     /// Returns true if this is the server's end.
     pub fn is_server(&self) -> bool {
-        self.role == Role::Server
+        self.mask.is_none()
     }
 
     /// Returns the state of the received frames.
@@ -172,7 +177,7 @@ impl Connection {
         let mut at = 0;
         loop {
             if self.frame.is_none() {
-                let Some(header) = Header::parse(&window[at..], self.role, self.has_deflate)? else {
+                let Some(header) = Header::parse(&window[at..], self.role(), self.has_deflate)? else {
                     return Ok(Received { consumed: at, event: Event::NeedMore });
                 };
                 let Some(next) = self.incoming.after(step_of(&header)) else {
@@ -227,12 +232,12 @@ impl Connection {
         let is_fragment = kind.is_none() || !header.is_last;
         if is_fragment && header.length < SMALL_BYTES {
             self.message.small_frames += 1;
-            if self.message.small_frames > self.bounds.small_frames {
+            if self.message.small_frames > self.small_frames {
                 return Err(Failure { code: code::POLICY, text: "a message has too many small frames" });
             }
         }
         self.message.bytes = self.message.bytes.saturating_add(header.length);
-        if self.message.bytes > self.bounds.message_bytes {
+        if self.message.bytes > self.message_bytes {
             return Err(Failure { code: code::TOO_LARGE, text: "a message is too large" });
         }
         self.frame = Some(Frame { left: header.length, mask: header.mask, ends_message: header.is_last });

@@ -149,7 +149,7 @@ impl Connection {
             self.transport.account.set_lent(0);
             self.recharge(worker);
         }
-        self.body_refused = false;
+        self.transport.body_refused = false;
         // Changes the phase, so that the deadline of this exchange starts anew.
         self.transport.phase = Phase::Fresh;
         if head.method == Method::Connect {

@@ -8,7 +8,6 @@ use crate::connection::phase::Phase;
 use crate::connection::work;
 use crate::date::HeadKey;
 use crate::deadline::TICKS_A_SECOND;
-use crate::exchange::Tunnel;
 use crate::exchange::abort::Abort;
 use crate::exchange::carrier::Sent;
 use crate::exchange::lifecycle::Lifecycle;
@@ -347,12 +346,20 @@ impl Connection {
         let raw = Raw::new(worker.context.inbox.waker(self.transport.task().number()));
         let is_draining = worker.draining;
         match self.exchange().start_tunnel(raw, switch, is_draining) {
-            Ok(()) => self.drive_tunnel(worker, out),
+            Ok(()) => {
+                self.become_tunnel();
+                self.drive_tunnel(worker, out);
+            }
             Err(_) => {
                 out.flush(self.transport.id);
                 self.close(worker, out);
             }
         }
+    }
+
+    /// Lets a tunnel take the place of its exchange, which then ends.
+    pub(in crate::connection) fn become_tunnel(&mut self) {
+        self.tunnel = self.exchange.as_mut().and_then(|exchange| exchange.take_tunnel());
     }
 
     /// Handles received bytes of a tunnel: keeps them for its task, and polls the task.
@@ -368,7 +375,7 @@ impl Connection {
             raw.push(bytes);
             raw.paused = raw.held() >= RAW_BYTES;
             let full = raw.paused;
-            self.transport.tunnel_moved(&raw, worker);
+            self.transport.tunnel_moved(&mut raw, worker);
             drop(raw);
             if full {
                 self.transport.pause(out.queue);
@@ -393,7 +400,7 @@ impl Connection {
     /// dropped both halves of its stream.
     pub(in crate::connection) fn drive_tunnel(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let number = self.transport.task().number();
-        let Some(tunnel) = self.exchange.as_mut().and_then(|exchange| exchange.tunnel_mut()) else { return };
+        let Some(tunnel) = &self.tunnel else { return };
         if tunnel.raw.borrow().has_setup() {
             // The connection's task has been woken to become one to a server of HTTP.
             return;
@@ -420,6 +427,8 @@ impl Connection {
             }
         }
         raw.paused = raw.held() >= RAW_BYTES;
+        // The task may have set an alarm.
+        self.transport.set_tunnel_due(raw.due, &mut raw, worker);
         let (is_written, is_finished) = (raw.is_written() && !raw.has_outgoing(), raw.is_finished());
         let is_in_arena = raw.is_in_arena(worker.turn);
         drop(raw);
@@ -479,12 +488,13 @@ impl Connection {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        if !self.tunnel().is_some_and(Tunnel::tell_idle) {
+        let Some(tunnel) = self.tunnel().filter(|tunnel| tunnel.tell_idle()) else {
             return self.finish(worker, out);
-        }
+        };
         worker.count_cut();
+        let due = worker.tick.saturating_add(TICKS_A_SECOND);
+        self.transport.set_tunnel_due(due, &mut tunnel.raw.borrow_mut(), worker);
         self.transport.phase = Phase::Tunnel;
-        worker.deadlines.set(self.transport.id.index, worker.tick, TICKS_A_SECOND);
         self.drive_tunnel(worker, out);
     }
 }

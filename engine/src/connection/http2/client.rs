@@ -10,6 +10,7 @@ use crate::connection::out::Out;
 use crate::connection::transport::Transport;
 use crate::connection::work;
 use crate::deadline::{NEVER, TICKS_A_SECOND};
+use crate::exchange::Tunnel;
 use crate::exchange::Waits;
 use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
@@ -21,7 +22,6 @@ use bytes::Bytes;
 use highwire_proto::h2::{Code, FieldWriter, Request, StreamRef};
 use highwire_proto::{Error, Head, Length};
 use http::Method;
-use std::cell::RefCell;
 use std::rc::Rc;
 
 impl Connection {
@@ -216,9 +216,9 @@ impl Transport {
         out: &mut Out<'_>,
     ) {
         let Some(active) = http2.get(stream) else { return };
-        let raw = Rc::new(RefCell::new(Raw::new(worker.context.inbox.waker(self.stream_task(stream).number()))));
-        active.exchange.outgoing.stream(written(raw.clone()));
-        active.exchange.accept_tunnel(raw, head, window, worker.now);
+        let tunnel = Tunnel::new(Raw::new(worker.context.inbox.waker(self.stream_task(stream).number())));
+        active.exchange.outgoing.stream(written(tunnel.raw.clone()));
+        active.exchange.accept_tunnel(tunnel, head, window, worker.now);
         (active.due, active.waits) = (active.body_due(worker), Waits::Handler);
         http2.schedule(stream);
         self.pump_http2(http2, worker, out);

@@ -124,7 +124,7 @@ impl Transport {
                     self.count_failure(http2, worker);
                     http2.fail(failure);
                     at = window.len();
-                    self.unread = Vec::new();
+                    self.unread.clear();
                     // The peer needs the GOAWAY frame, which names its mistake.
                     self.finish(true, worker, out);
                     break;

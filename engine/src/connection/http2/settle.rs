@@ -30,7 +30,7 @@ impl Connection {
         if self.transport.ended && self.transport.link.is_none() && self.transport.work.is_unfinished() {
             // The client has left, so the server drops the requests that are not parsed yet. Otherwise clients that send
             // much and leave would keep the worker busy.
-            self.transport.unread = Vec::new();
+            self.transport.unread.clear();
             self.transport.work.drop_unread();
         }
         let end_is_due = self.http2.as_ref().is_some_and(|http2| http2.http.end_is_due());
@@ -190,12 +190,15 @@ impl Connection {
 }
 
 impl Transport {
-    /// Ends the streams that have waited too long.
+    /// Ends the streams that have waited too long, and wakes the tasks of tunnels whose alarms are due.
     fn streams_expired(&mut self, http2: &mut Http2, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let arrived = http2.arrived;
         let bodies = http2.active.iter().flatten().filter(|active| active.waits == Waits::Body).count() as u64;
         for place in 0..http2.active.len() {
             let Some(Some(active)) = http2.active.get_mut(place) else { continue };
+            if let Some(tunnel) = active.exchange.tunnel() {
+                tunnel.raw.borrow_mut().ring(worker.tick);
+            }
             if active.due > worker.tick || !active.is_judged(self.blocked) {
                 continue;
             }

@@ -159,6 +159,12 @@ impl Active {
     pub(in crate::connection) fn is_judged(&self, is_blocked: bool) -> bool {
         !is_blocked || self.waits == Waits::Head || (self.waits == Waits::Handler && !self.scheduled)
     }
+
+    /// Returns the tick of the stream's next event: its deadline, if that applies, or the alarm of a tunnel's task.
+    fn next_due(&self, is_blocked: bool) -> u32 {
+        let alarm = self.exchange.tunnel().map_or(NEVER, |tunnel| tunnel.raw.borrow().alarm);
+        if self.is_judged(is_blocked) { self.due.min(alarm) } else { alarm }
+    }
 }
 
 /// The HTTP/2 state of a connection: its streams and their exchanges.
@@ -351,11 +357,11 @@ impl Http2 {
         streams.into_iter().chain(self.goes_at).min()
     }
 
-    /// Finds the earliest deadline of all streams whose deadlines apply now.
+    /// Finds the earliest deadline or alarm of all streams.
     pub(in crate::connection) fn look(&mut self) {
         let is_blocked = self.blocked_at.is_some();
-        let judged = self.active.iter().flatten().filter(|active| active.is_judged(is_blocked));
-        self.next_due = judged.map(|active| active.due).min().unwrap_or(NEVER);
+        let due = self.active.iter().flatten().map(|active| active.next_due(is_blocked));
+        self.next_due = due.min().unwrap_or(NEVER);
     }
 
     /// Returns true if the connection may not begin another request, because more than [`STALLED_ANSWERS`] bytes wait
@@ -392,9 +398,7 @@ impl Http2 {
             let waits = active.stalled();
             stalled.change(std::mem::replace(&mut active.counted_stalled, waits), waits);
             active.stale = false;
-            if active.is_judged(is_blocked) {
-                *next_due = active.due.min(*next_due);
-            }
+            *next_due = active.next_due(is_blocked).min(*next_due);
         }
         CONNECTION_BYTES + self.http.held() + self.counted
     }
