@@ -54,6 +54,9 @@ const RAW_BYTES_TIGHT: usize = 4 * 1024;
 /// The same number of the written bytes of all streams of a connection, of which each stream has its part.
 const NEIGHBOURS_BYTES: usize = 1024 * 1024;
 
+/// The length in bytes up to which a write is joined with other ones that wait.
+const SHORT_BYTES: usize = size_of::<Bytes>();
+
 /// A change of [`RawReader::keep`] by fewer bytes is counted with the connection's next event.
 const NOTABLE_BYTES: u32 = 4096;
 
@@ -135,7 +138,9 @@ struct Waiting {
     bytes: usize,
     held: usize,
     outgoing: Queue<Bytes>,
-    /// The number of bytes in `outgoing` with the cost of holding them.
+    /// Short writes behind those in `outgoing`, each of which would take more memory there than it has bytes.
+    joined: BytesMut,
+    /// The number of bytes in `outgoing` and `joined` with the cost of holding them.
     outgoing_held: HeldBytes,
     /// What the connection needs to become one to a server of HTTP, if it shall.
     setup: Option<Box<Setup>>,
@@ -143,6 +148,24 @@ struct Waiting {
 
 thread_local! {
     static SPARE: Spares<Waiting> = const { Spares::new() };
+}
+
+impl Waiting {
+    fn has_outgoing(&self) -> bool {
+        !self.outgoing.is_empty() || !self.joined.is_empty()
+    }
+
+    fn queue(&mut self, bytes: Bytes) {
+        if self.has_outgoing() && bytes.len() <= SHORT_BYTES {
+            self.outgoing_held += bytes.len() + if self.joined.is_empty() { PART_BYTES } else { 0 };
+            return self.joined.extend_from_slice(&bytes);
+        }
+        if !self.joined.is_empty() {
+            self.outgoing.push_back(std::mem::take(&mut self.joined).freeze());
+        }
+        self.outgoing_held += bytes.len() + PART_BYTES;
+        self.outgoing.push_back(bytes);
+    }
 }
 
 /// An event for which a task can wait.
@@ -199,7 +222,7 @@ impl Raw {
     fn free(&mut self) {
         if let Some(waiting) = self
             .waiting
-            .take_if(|waiting| waiting.received.is_empty() && waiting.outgoing.is_empty() && waiting.setup.is_none())
+            .take_if(|waiting| waiting.received.is_empty() && !waiting.has_outgoing() && waiting.setup.is_none())
         {
             Spares::recycle(&SPARE, waiting);
         }
@@ -237,7 +260,7 @@ impl Raw {
 
     /// Returns true if bytes wait for the peer.
     pub(crate) fn has_outgoing(&self) -> bool {
-        self.waiting.as_ref().is_some_and(|waiting| !waiting.outgoing.is_empty())
+        self.waiting.as_ref().is_some_and(|waiting| waiting.has_outgoing())
     }
 
     /// Records that a task waits for an event.
@@ -355,7 +378,11 @@ impl Raw {
     /// Takes the first bytes that were written.
     pub(crate) fn take_written(&mut self) -> Option<Bytes> {
         let waiting = self.waiting.as_mut()?;
-        let bytes = waiting.outgoing.pop_front()?;
+        let bytes = match waiting.outgoing.pop_front() {
+            Some(bytes) => bytes,
+            None if waiting.joined.is_empty() => return None,
+            None => std::mem::take(&mut waiting.joined).freeze(),
+        };
         waiting.outgoing_held -= bytes.len() + PART_BYTES;
         self.free();
         Some(bytes)
@@ -656,8 +683,7 @@ impl RawWriter {
         // The connection takes all waiting bytes at once, so only the first ones wake it.
         let is_first = !raw.has_outgoing();
         let waiting = raw.waiting();
-        waiting.outgoing_held += bytes.len() + PART_BYTES;
-        waiting.outgoing.push_back(bytes);
+        waiting.queue(bytes);
         if is_first {
             raw.wake_connection();
         }

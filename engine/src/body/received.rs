@@ -1,7 +1,7 @@
 //! Bodies that are received: the queue between a connection and the reader, and the reader's end.
 
 use super::{BodyError, Pulled, Transform, cost, lend};
-use crate::exchange::most_incoming;
+use crate::exchange::{HELD_BYTES, most_incoming};
 use crate::memory;
 use crate::queue::Queue;
 use bytes::{Bytes, BytesMut};
@@ -150,6 +150,8 @@ pub struct BodyQueue {
     pub(crate) paused: bool,
     /// True if no more bytes are wanted before the reader asks for the body, because it may want the body as a whole.
     awaits_reader: bool,
+    /// True if the queue counts as full until the reader has used the next part.
+    awaits_use: bool,
     /// True if the reader has dropped the body.
     pub(crate) abandoned: bool,
 }
@@ -204,9 +206,9 @@ impl BodyQueue {
     }
 
     /// Counts as full until the reader asks for the body, so that it can be lent from its beginning if it is taken as a
-    /// whole.
-    pub(crate) fn await_reader(&mut self) {
-        self.awaits_reader = true;
+    /// whole. If `uses_first` is true, counts as full until the reader asks again after the first part.
+    pub(crate) fn await_reader(&mut self, uses_first: bool) {
+        (self.awaits_reader, self.awaits_use) = (true, uses_first);
     }
 
     /// Records that the reader asks for the body.
@@ -263,7 +265,10 @@ impl BodyQueue {
     /// to ask for it.
     pub(crate) fn is_full(&self, most: usize) -> bool {
         match &self.whole {
-            None => self.held.get() >= most || (self.awaits_reader && !self.abandoned),
+            None => {
+                let is_awaited = self.awaits_reader || (self.awaits_use && self.bytes > 0);
+                self.held.get() >= most || (is_awaited && !self.abandoned)
+            }
             Some(whole) => whole.bytes.len() > whole.limit,
         }
     }
@@ -502,6 +507,8 @@ fn poll_received(incoming: &RefCell<BodyQueue>, cx: &mut Context<'_>) -> Poll<Op
     if let Some(part) = incoming.parts.pop() {
         incoming.bytes -= part.len();
         incoming.held -= part.len() + PART_BYTES;
+        // While much waits on this thread, the next part is received when the reader has used this one.
+        incoming.awaits_reader = std::mem::take(&mut incoming.awaits_use) || held_in_all() > HELD_BYTES;
         if incoming.paused
             && let Some(connection) = &incoming.connection
         {

@@ -31,6 +31,9 @@ pub struct Request {
     pub wants_interims: bool,
     /// True if the connection shall end after the response.
     pub closes: bool,
+    /// True if only some 16 KiB of the response shall be received before the reader of its body has used them, because the
+    /// reader may be slow. It costs two operations, and is done over HTTP/1 without TLS.
+    pub is_sparing: bool,
 }
 
 impl fmt::Debug for Request {
@@ -52,6 +55,7 @@ impl Request {
             upgrade: None,
             wants_interims: false,
             closes: false,
+            is_sparing: false,
         }
     }
 }

@@ -34,7 +34,7 @@ use crate::raw::{Raw, RawStream};
 use crate::service::Service;
 use crate::shared::Shared;
 use crate::worker::WorkerContext;
-use highwire_io::{Op, Peer, Queue, SocketId};
+use highwire_io::{Peer, Queue, SocketId};
 use highwire_proto::{Head, Role, h1};
 
 /// The number of unread bytes at which a connection stops receiving, at the latest. Unread bytes collect, for example,
@@ -307,7 +307,7 @@ impl Connection {
         if unread.capacity() > UNREAD_BYTES && unread.len() < unread.capacity() / 4 {
             unread.shrink_to_fit();
         }
-        self.transport.unread.put(unread);
+        self.transport.unread.put(unread, self.transport.link.is_some());
     }
 
     /// Returns true if the HTTP/1 connection carries another protocol, after Upgrade or CONNECT.
@@ -347,7 +347,7 @@ impl Connection {
             return;
         }
         let most = self.most_unread();
-        self.transport.unread.append(bytes, most);
+        self.transport.unread.append(bytes, most, self.transport.link.is_some());
         if self.transport.unread.len() >= most {
             self.transport.pause(out.queue);
         }
@@ -378,8 +378,7 @@ impl Connection {
             || raw_is_full
             || self.incoming_is_full();
         if !full && self.transport.phase != Phase::Gone {
-            self.transport.paused = false;
-            queue.push(Op::ResumeRecv { socket: self.transport.id });
+            self.receive_on(queue);
         }
     }
 }

@@ -129,7 +129,7 @@ impl Connection {
         window.extend_from_slice(bytes);
         match read(&window) {
             Said::NeedMore => {
-                self.transport.unread.put(window);
+                self.transport.unread.put(window, false);
                 if !self.recharge(worker) {
                     self.with_out(worker, queue, |connection, worker, out| connection.abort(worker, out));
                 }

@@ -39,10 +39,12 @@ pub(super) struct Transport {
     pub(super) paused: bool,
     /// True if the driver has a buffer of a body's reader for the next bytes. Receiving counts as paused then.
     pub(super) has_lent_buffer: bool,
-    /// True if that buffer is for the head of a response.
-    pub(super) awaits_head: bool,
+    /// True if that buffer is for the next bytes of any kind, such as the head of a response.
+    pub(super) awaits_piece: bool,
     /// True if the last response was received into the memory of its reader.
     pub(super) was_lent: bool,
+    /// True if the reader of the response's body may be slow, so that little of it is received before the reader asks.
+    pub(super) is_sparing: bool,
     /// True if the peer has ended its direction.
     pub(super) ended: bool,
     /// True if the peer itself has signaled the end of its direction: by FIN without TLS, by close_notify with TLS.
@@ -79,8 +81,9 @@ impl Transport {
             blocked: false,
             paused: false,
             has_lent_buffer: false,
-            awaits_head: false,
+            awaits_piece: false,
             was_lent: false,
+            is_sparing: false,
             ended: false,
             end_said: false,
             end_seen: false,

@@ -1,45 +1,56 @@
 //! The bytes that a connection has received and not parsed yet.
 
+use crate::body::HeldBytes;
+
 /// The smallest capacity in bytes of the buffer.
 const WINDOW_BYTES: usize = 4 * 1024;
 
 /// Received bytes that are not parsed yet. They are rarely there, so a connection without them pays only for a pointer.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
-    #[expect(clippy::box_collection, reason = "a vector in place takes three times as much memory of each connection")]
-    bytes: Option<Box<Vec<u8>>>,
+    kept: Option<Box<Kept>>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    /// What a connection to a server has received, and nobody has taken yet, waits on this thread like the parts of bodies.
+    held: HeldBytes,
 }
 
 impl Unread {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.bytes.as_ref().is_none_or(|bytes| bytes.is_empty())
+        self.kept.as_ref().is_none_or(|kept| kept.bytes.is_empty())
     }
 
     pub(super) fn len(&self) -> usize {
-        self.bytes.as_ref().map_or(0, |bytes| bytes.len())
+        self.kept.as_ref().map_or(0, |kept| kept.bytes.len())
     }
 
     pub(super) fn capacity(&self) -> usize {
-        self.bytes.as_ref().map_or(0, |bytes| bytes.capacity())
+        self.kept.as_ref().map_or(0, |kept| kept.bytes.capacity())
     }
 
     /// Drops the bytes and frees their memory.
     pub(super) fn clear(&mut self) {
-        self.bytes = None;
+        self.kept = None;
     }
 
     pub(super) fn take(&mut self) -> Vec<u8> {
-        self.bytes.take().map_or_else(Vec::new, |bytes| *bytes)
+        self.kept.take().map_or_else(Vec::new, |kept| kept.bytes)
     }
 
-    pub(super) fn put(&mut self, bytes: Vec<u8>) {
-        self.bytes = (bytes.capacity() > 0).then(|| Box::new(bytes));
+    /// Sets the bytes. If `waits` is true, they are those of a response.
+    pub(super) fn put(&mut self, bytes: Vec<u8>, waits: bool) {
+        self.kept = (bytes.capacity() > 0).then(|| Box::new(Kept { bytes, held: HeldBytes::default() }));
+        self.count(waits);
     }
 
-    /// Appends bytes. `most` is the number of bytes at which the connection pauses receiving.
-    pub(super) fn append(&mut self, bytes: &[u8], most: usize) {
-        let unread = self.bytes.get_or_insert_default();
+    /// Appends bytes. `most` is the number of bytes at which the connection pauses receiving. If `waits` is true, they are
+    /// those of a response.
+    pub(super) fn append(&mut self, bytes: &[u8], most: usize, waits: bool) {
+        let Kept { bytes: unread, .. } = &mut **self.kept.get_or_insert_default();
         if unread.capacity() == 0 {
             unread.reserve_exact(bytes.len().max(WINDOW_BYTES));
         }
@@ -48,5 +59,12 @@ impl Unread {
             unread.reserve_exact(bytes.len().max((WINDOW_BYTES * 8).min(most / 2)));
         }
         unread.extend_from_slice(bytes);
+        self.count(waits);
+    }
+
+    fn count(&mut self, waits: bool) {
+        if let Some(kept) = self.kept.as_mut().filter(|_| waits) {
+            kept.held.set(kept.bytes.capacity());
+        }
     }
 }

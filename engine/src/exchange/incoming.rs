@@ -199,9 +199,10 @@ impl Incoming {
         parts.paused
     }
 
-    /// Counts a body that is passed on in parts as full until its reader asks for it.
-    pub(crate) fn await_reader(&self) {
-        self.parts.iter().for_each(|parts| parts.borrow_mut().await_reader());
+    /// Counts a body that is passed on in parts as full until its reader asks for it or, if `uses_first` is true, for its
+    /// second part.
+    pub(crate) fn await_reader(&self, uses_first: bool) {
+        self.parts.iter().for_each(|parts| parts.borrow_mut().await_reader(uses_first));
     }
 
     /// Returns the number of bytes that wait for the reader, 0 if it has dropped the body. Returns `None` if the body

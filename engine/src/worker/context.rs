@@ -51,6 +51,8 @@ pub(crate) struct WorkerContext<S> {
     pub(crate) draining: bool,
     /// The number of response bytes that wait for HTTP/2 windows, on all connections of the worker.
     pub(crate) stalled: Rc<Cell<usize>>,
+    /// The number of bytes that HTTP/2 peers may send of bodies that are collected whole.
+    pub(crate) granted: Rc<Cell<usize>>,
     /// The value of `Strict-Transport-Security` in answers under TLS.
     pub(crate) hsts: Option<HeaderValue>,
     /// The number of requests that are not yet added to the server's counters.
@@ -109,6 +111,7 @@ impl<S: Service> WorkerContext<S> {
             share,
             draining: false,
             stalled: Rc::default(),
+            granted: Rc::default(),
             hsts,
             requests: 0,
             streams: 0,

@@ -45,7 +45,7 @@ pub use self::head::Forwarding;
 pub use self::upstreams::{Balance, HealthCheck};
 
 use self::head::Incoming;
-use self::start::{UPLOAD_BYTES, Uploading};
+use self::start::{Started, UPLOAD_BYTES, Uploading};
 use self::upstreams::{Chosen, Upstreams};
 use crate::client::{Bounds, Client, ClientBuilder, Error, OnInterim, Timeouts};
 use crate::handler::private::IntoRoute;
@@ -313,9 +313,12 @@ impl Shared {
             let copy = if let Content::Bytes(bytes) = &content { Some(bytes.clone()) } else { None };
             let mut request = self.request(&incoming, &chosen, std::mem::replace(&mut content, empty()));
             request.wants_interims = on_interim.is_some();
+            request.is_sparing = started.as_ref().is_some_and(Started::is_sparing);
             let may_hang = copy.is_some() && incoming.is_idempotent() && attempts < self.retries;
             let has_another = || may_hang && here.has_another(&tried);
-            let failure = match self.attempt(&incoming, &chosen, request, on_interim.as_ref(), has_another).await {
+            // It is in a box, because requests that wait for their turn do not need its memory.
+            let attempt = Box::pin(self.attempt(&incoming, &chosen, request, on_interim.as_ref(), has_another));
+            let failure = match attempt.await {
                 Ok(answer) => {
                     chosen.answered();
                     drop((uploading.take(), started));

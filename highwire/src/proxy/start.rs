@@ -6,7 +6,9 @@
 //! whether the client has left already.
 //!
 //! A client can also ask for a hundred long answers and read none of them. Then each answer occupies memory here. So a
-//! connection begins no request while it takes nothing of [`UNTAKEN`] answers.
+//! connection begins no request while it takes nothing of [`UNTAKEN`] answers. Many new connections could do the same, so
+//! if a worker has [`FRESH`] requests of such connections, little is received of the answers to others before their clients
+//! take it.
 //!
 //! Long uploads do not wait for other requests, because their unread bytes could close the window that all uploads of the
 //! connection share. But only [`UPLOADS`] of them may be on their way to upstreams, because a client that sends a byte of
@@ -26,6 +28,10 @@ use std::time::Duration;
 /// The number of requests with which a connection begins, and by how many each answer raises it.
 const FIRST: u32 = 8;
 const MORE: u32 = 2;
+
+/// The most requests of all connections of a worker that have taken no answer yet, and whose answers are received as always.
+/// Such an answer may occupy 150 KB until its client takes it, one that is received sparingly 20 KB.
+const FRESH: u32 = 32;
 
 /// The number of answers that may wait until the client takes the first part of their bodies.
 const UNTAKEN: u32 = 8;
@@ -48,12 +54,17 @@ const UPLOAD_WAIT: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(super) struct Starts {
     connections: Rc<RefCell<HashMap<SocketId, Weak<Start>>>>,
+    /// The number of requests, and of answers of which nothing is taken, of the connections that have taken no answer yet.
+    fresh: Rc<Cell<u32>>,
 }
 
 /// A connection.
 struct Start {
     id: SocketId,
     all: Rc<RefCell<HashMap<SocketId, Weak<Start>>>>,
+    fresh: Rc<Cell<u32>>,
+    /// The part of this connection in `fresh`.
+    own_fresh: Cell<u32>,
     most: Cell<u32>,
     untaken: Cell<u32>,
     requests: Lane,
@@ -86,6 +97,7 @@ struct Ticket {
 pub(super) struct Started {
     start: Rc<Start>,
     kind: Kind,
+    is_sparing: bool,
 }
 
 /// The place of a request among the uploads of its connection, for the request and its body.
@@ -119,6 +131,8 @@ impl Starts {
             let start = Rc::new(Start {
                 id,
                 all: self.connections.clone(),
+                fresh: self.fresh.clone(),
+                own_fresh: Cell::new(0),
                 most: Cell::new(FIRST),
                 untaken: Cell::new(0),
                 requests: Lane::default(),
@@ -139,6 +153,7 @@ impl Starts {
             if start.has_room(kind) {
                 waiting.ticket.take().iter().for_each(|ticket| ticket.has_left.set(true));
                 lane.running.set(lane.running.get() + 1);
+                start.count_fresh();
                 start.wake_next(kind);
                 return Poll::Ready(());
             }
@@ -154,11 +169,17 @@ impl Starts {
             Poll::Pending
         })
         .await;
-        Started { start, kind }
+        let is_sparing = start.is_fresh() && start.fresh.get() > FRESH;
+        Started { start, kind, is_sparing }
     }
 }
 
 impl Started {
+    /// Returns true if little of the answer shall be received before the client takes it.
+    pub(super) fn is_sparing(&self) -> bool {
+        self.is_sparing
+    }
+
     pub(super) fn connection(&self) -> Connection {
         Connection { start: self.start.clone() }
     }
@@ -174,6 +195,7 @@ impl Connection {
     /// the answer's body.
     pub(super) fn answered(&self) -> Untaken {
         self.start.untaken.set(self.start.untaken.get() + 1);
+        self.start.count_fresh();
         Untaken { start: self.start.clone(), has_given: false, silence: None, counts: true }
     }
 }
@@ -182,6 +204,7 @@ impl Drop for Started {
     fn drop(&mut self) {
         let running = &self.start.lane(self.kind).running;
         running.set(running.get() - 1);
+        self.start.count_fresh();
         self.start.wake_next(self.kind);
     }
 }
@@ -206,6 +229,7 @@ impl Untaken {
     fn count(&mut self, counts: bool) {
         let (before, untaken) = (std::mem::replace(&mut self.counts, counts), &self.start.untaken);
         untaken.set(untaken.get() + u32::from(counts) - u32::from(before));
+        self.start.count_fresh();
     }
 }
 
@@ -213,6 +237,7 @@ impl Drop for Untaken {
     fn drop(&mut self) {
         self.count(false);
         self.start.most.set(self.start.most.get().saturating_add(MORE));
+        self.start.count_fresh();
         (0..MORE).for_each(|_| self.start.wake_next(Kind::Request));
     }
 }
@@ -233,6 +258,17 @@ impl Start {
         }
     }
 
+    /// Returns true if the client has taken no answer yet.
+    fn is_fresh(&self) -> bool {
+        self.most.get() == FIRST
+    }
+
+    /// Counts this connection's part in `fresh`.
+    fn count_fresh(&self) {
+        let now = if self.is_fresh() { self.requests.running.get() + self.untaken.get() } else { 0 };
+        self.fresh.set(self.fresh.get() + now - self.own_fresh.replace(now));
+    }
+
     fn wake_next(&self, kind: Kind) {
         while self.has_room(kind) {
             let next = self.lane(kind).waiting.borrow_mut().pop_front();
@@ -246,6 +282,7 @@ impl Start {
 
 impl Drop for Start {
     fn drop(&mut self) {
+        self.fresh.set(self.fresh.get() - self.own_fresh.get());
         self.all.borrow_mut().remove(&self.id);
     }
 }
@@ -326,6 +363,30 @@ mod tests {
             assert_eq!(is_over, [false, true], "the next part is asked for when the first is taken");
             untaken.remove(0);
             assert_eq!(begun(&mut waiting).await.len(), 1 + MORE as usize);
+        })
+        .expect("a worker");
+    }
+
+    #[test]
+    fn little_is_received_for_many_connections_that_have_taken_no_answer() {
+        block_on(async {
+            let (starts, mut all) = (Starts::default(), Vec::new());
+            for index in 0..20 {
+                let id = SocketId { index, generation: 0 };
+                let mut waiting: Vec<_> = (0..30).map(|_| Box::pin(starts.enter(id)) as Entering<'_>).collect();
+                let mut started = begun(&mut waiting).await;
+                assert_eq!(started.len(), FIRST as usize);
+                let are_sparing = index >= FRESH / FIRST;
+                assert!(started.iter().all(|request| request.is_sparing() == are_sparing), "connection {index}");
+                if are_sparing {
+                    drop(started.pop().expect("a request").connection().answered());
+                    let next = begun(&mut waiting).await;
+                    assert!(!next.iter().any(Started::is_sparing), "the client has taken an answer");
+                }
+                all.push((started, waiting));
+            }
+            drop(all);
+            assert_eq!(starts.fresh.get(), 0);
         })
         .expect("a worker");
     }

@@ -448,6 +448,7 @@ impl Core {
         match &message {
             Message::Text(text) if text.len() < APART_BYTES => room(text.as_bytes()),
             Message::Binary(bytes) if bytes.len() < APART_BYTES => room(bytes),
+            Message::Ping(bytes) | Message::Pong(bytes) => room(bytes),
             _ => {}
         }
         match message {

@@ -46,6 +46,7 @@ impl Connection {
                 write_fields(writer, &request.fields);
             },
         );
+        let is_sparing = request.is_sparing;
         drop(request);
         if let Err(error) = sent {
             return asking.fail(Failure::Invalid(error));
@@ -54,7 +55,7 @@ impl Connection {
         let mut exchange = Exchange::boxed();
         exchange.ask(asking);
         self.exchange = Some(exchange);
-        self.receive_head_alone(out.queue);
+        self.receive_head_alone(is_sparing, out.queue);
         self.intake = Default::default();
         self.transport.phase = Phase::Fresh;
         self.send_content(content, worker, out);

@@ -1,28 +1,31 @@
 //! Receives long bodies straight into the memory of their reader, if it takes the body as a whole.
 
 use super::H1;
+use crate::body::held_in_all;
 use crate::connection::Connection;
 use crate::connection::work;
-use crate::exchange::INCOMING_BYTES;
 use crate::exchange::lifecycle::Lifecycle;
+use crate::exchange::{HELD_BYTES, INCOMING_BYTES};
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_io::{Op, Queue};
 use highwire_proto::Head;
+use highwire_proto::h1::state::State;
 
 /// The number of missing bytes of a body from which they are received into its reader's memory. Below it, the operations
 /// cost more than a copy.
 const LEAST_BYTES: u64 = 32 * 1024;
 
-/// The size in bytes of the buffer for the head of a response that is probably long. What follows the head is copied.
-const HEAD_BYTES: usize = 16 * 1024;
+/// The size in bytes of the buffer for a piece of a response: for its head if it is probably long, and for its body while much
+/// waits on this thread. What follows the head is copied.
+const PIECE_BYTES: usize = 16 * 1024;
 
 impl Connection {
     /// Receives the next bytes into the memory of the body's reader, if the body is long and nothing stands against it.
     /// Returns true if such a receive is in progress.
     #[inline]
     pub(in crate::connection) fn lend_buffer(&mut self, queue: &mut Queue) -> bool {
-        if self.transport.awaits_head {
+        if self.transport.awaits_piece {
             return true;
         }
         if self.transport.has_lent_buffer {
@@ -51,25 +54,45 @@ impl Connection {
         true
     }
 
-    /// Receives the response to the request that begins into a buffer, if the last one on this connection went to the memory
-    /// of its reader. Otherwise the driver would have received and copied much of a long response before its head is seen.
-    pub(in crate::connection) fn receive_head_alone(&mut self, queue: &mut Queue) {
-        if !std::mem::take(&mut self.transport.was_lent) || self.transport.is_secure || self.transport.ended {
+    /// Receives the response to the request that begins into a buffer, if its reader may be slow (`is_sparing`), if much waits on
+    /// this thread, or if the last one on this connection went to the memory of its reader. Otherwise the driver would have received and copied much of
+    /// a long response before its head is seen.
+    pub(in crate::connection) fn receive_head_alone(&mut self, is_sparing: bool, queue: &mut Queue) {
+        self.transport.is_sparing = is_sparing || held_in_all() > HELD_BYTES;
+        let is_wanted = std::mem::take(&mut self.transport.was_lent) || self.transport.is_sparing;
+        if !is_wanted || self.transport.is_secure || self.transport.ended {
             return;
         }
-        (self.transport.has_lent_buffer, self.transport.awaits_head, self.transport.paused) = (true, true, true);
-        let buffer = Vec::with_capacity(HEAD_BYTES);
-        queue.push(Op::ReceiveInto { socket: self.transport.id, buffer, room: HEAD_BYTES });
+        self.receive_piece(queue);
+    }
+
+    fn receive_piece(&mut self, queue: &mut Queue) {
+        (self.transport.has_lent_buffer, self.transport.awaits_piece, self.transport.paused) = (true, true, true);
+        let buffer = Vec::with_capacity(PIECE_BYTES);
+        queue.push(Op::ReceiveInto { socket: self.transport.id, buffer, room: PIECE_BYTES });
+    }
+
+    /// Receives on after a pause. While much waits on this thread, receives one piece of a response's body: the driver receives
+    /// what has come in the meantime at once, which may be some 200 KB, however soon it is paused again.
+    pub(in crate::connection) fn receive_on(&mut self, queue: &mut Queue) {
+        let is_response = self.transport.link.is_some() && self.http2.is_none() && !self.transport.is_secure;
+        if is_response && self.http.theirs() == State::SendsBody && held_in_all() > HELD_BYTES {
+            return self.receive_piece(queue);
+        }
+        self.transport.paused = false;
+        queue.push(Op::ResumeRecv { socket: self.transport.id });
     }
 
     /// Receives no more of a long response while receiving is paused, until its reader asks for the body. A shorter one is
-    /// received as always, so that the connection is free for the next request.
+    /// received as always, so that the connection is free for the next request. A reader that may be slow must also have used
+    /// what came with the head.
     pub(in crate::connection) fn await_reader(&mut self) {
+        let is_sparing = self.transport.is_sparing;
         if self.transport.paused
-            && self.http.exact_left() > INCOMING_BYTES as u64
+            && (is_sparing || self.http.exact_left() > INCOMING_BYTES as u64)
             && let Some(exchange) = &mut self.exchange
         {
-            exchange.incoming.await_reader();
+            exchange.incoming.await_reader(is_sparing);
         }
     }
 
@@ -86,7 +109,7 @@ impl Connection {
     /// Takes back the buffer of a receive that the driver has not started.
     pub(crate) fn take_back(&mut self, buffer: Vec<u8>) {
         (self.transport.has_lent_buffer, self.transport.paused) = (false, false);
-        if std::mem::take(&mut self.transport.awaits_head) {
+        if std::mem::take(&mut self.transport.awaits_piece) {
             return;
         }
         if let Some(exchange) = &mut self.exchange {
@@ -108,7 +131,7 @@ impl Connection {
             // The driver has paused receiving. The connection waits for the peer's end, or is gone.
             return queue.push(Op::ResumeRecv { socket: self.transport.id });
         }
-        if std::mem::take(&mut self.transport.awaits_head) {
+        if std::mem::take(&mut self.transport.awaits_piece) {
             return self.with_out(worker, queue, |connection, worker, out| {
                 connection.received_plain(&buffer, worker, head, out);
             });

@@ -11,6 +11,8 @@ use crate::connection::out::Out;
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_proto::h2::StreamRef;
+use std::cell::Cell;
+use std::rc::Rc;
 
 /// The most bytes that one connection may be granted for bodies that are collected whole, besides the oldest body. The
 /// oldest body has no such limit, so that it can make progress.
@@ -20,11 +22,41 @@ const UNFINISHED_BYTES: usize = 1024 * 1024;
 /// [`UNFINISHED_BYTES`] to this.
 const LEAST_UNFINISHED_BYTES: usize = 256 * 1024;
 
-/// The number of bytes held for all peers at which a worker is crowded.
+/// The number of bytes held for all peers, or granted to them, at which a worker is crowded. Peers may use what they are
+/// granted at any time, so that it must not be judged by what has arrived.
 const CROWDED_BYTES: usize = 16 * 1024 * 1024;
 
+/// The numbers of bytes that are granted for bodies that are collected whole: on this connection, and on all connections of
+/// the worker.
+pub(super) struct Granted {
+    own: usize,
+    all: Rc<Cell<usize>>,
+}
+
+impl Granted {
+    pub(super) fn new(all: Rc<Cell<usize>>) -> Granted {
+        Granted { own: 0, all }
+    }
+
+    fn add(&mut self, bytes: usize) {
+        self.own += bytes;
+        self.all.set(self.all.get() + bytes);
+    }
+
+    pub(super) fn take_back(&mut self, bytes: usize) {
+        self.own -= bytes;
+        self.all.set(self.all.get() - bytes);
+    }
+}
+
+impl Drop for Granted {
+    fn drop(&mut self) {
+        self.take_back(self.own);
+    }
+}
+
 /// Returns the most bytes that one connection may be granted besides its oldest body, while the worker holds `held`
-/// bytes for all peers.
+/// bytes for all peers, or has granted them.
 fn unfinished_bytes(held: usize) -> usize {
     /// The number of connections that are assumed to share the rest of [`CROWDED_BYTES`].
     const SHARERS: usize = 4;
@@ -41,7 +73,7 @@ impl Http2 {
     ) {
         let first = worker.rules.http2.stream_window as usize;
         self.collecting.push_back(stream);
-        self.granted += first;
+        self.granted.add(first);
         if let Some(active) = self.get(stream) {
             active.granted = first;
         }
@@ -54,7 +86,7 @@ impl Http2 {
         let Some(active) = self.get(stream).filter(|active| active.granted > 0) else { return };
         let granted = std::mem::take(&mut active.granted);
         active.given = 0;
-        self.granted -= granted;
+        self.granted.take_back(granted);
         self.is_to_grant = true;
     }
 
@@ -87,17 +119,18 @@ impl Http2 {
         let wider = worker.rules.wider;
         let (was_closed, arrived) = (!self.http.may_receive_on(stream), self.arrived);
         let first = self.collecting.front().copied();
+        let most = unfinished_bytes(worker.share.charged().max(self.granted.all.get()));
         let firsts = first.and_then(|first| self.get(first)).map_or(0, |active| active.granted);
-        let others = self.granted - firsts;
+        let others = self.granted.own - firsts;
         let Some(active) = self.get(stream) else { return };
         let wider = if active.is_widened { 0 } else { wider };
         let more = active.given + wider as usize;
-        if first != Some(stream) && others + more > unfinished_bytes(worker.share.charged()) {
+        if first != Some(stream) && others + more > most {
             return;
         }
         (active.is_widened, active.granted) = (true, active.granted + more);
         let given = std::mem::take(&mut active.given);
-        self.granted += more;
+        self.granted.add(more);
         self.http.widen(stream, wider, &mut out.queue.output);
         self.http.used_on_stream(stream, given, &mut out.queue.output);
         if was_closed

@@ -66,7 +66,7 @@ impl Connection {
         let role = if self.transport.link.is_some() { Role::Client } else { Role::Server };
         let rules = &worker.rules;
         let http = h2::Connection::new(role, rules.http2, &rules.parser, &mut out.queue.output);
-        self.http2 = Some(Box::new(Http2::new(http, worker.stalled.clone())));
+        self.http2 = Some(Box::new(Http2::new(http, worker.stalled.clone(), worker.granted.clone())));
         if !self.recharge(worker) {
             return self.abort(worker, out);
         }

@@ -1,5 +1,6 @@
 //! The streams of an HTTP/2 connection with their exchanges, their deadlines, and the memory that they hold.
 
+use super::grants::Granted;
 use crate::body::HeldBytes;
 use crate::client;
 use crate::deadline::NEVER;
@@ -202,7 +203,7 @@ pub(crate) struct Http2 {
     /// Streams whose bodies are collected whole, the oldest first (some may be over already), and the number of bytes
     /// granted to all of them.
     pub(in crate::connection) collecting: VecDeque<StreamRef>,
-    pub(in crate::connection) granted: usize,
+    pub(super) granted: Granted,
     /// The body of the response whose head is being handled, if all of it came with the head.
     pub(in crate::connection) came: Option<Bytes>,
     /// True if a stream was woken in a turn that had no time for it.
@@ -214,7 +215,7 @@ pub(crate) struct Http2 {
 impl Http2 {
     /// Creates the state of a new connection. `all` counts the answer bytes that wait for windows on all connections of
     /// the worker.
-    pub(in crate::connection) fn new(http: h2::Connection, all: Rc<Cell<usize>>) -> Http2 {
+    pub(in crate::connection) fn new(http: h2::Connection, all: Rc<Cell<usize>>, granted: Rc<Cell<usize>>) -> Http2 {
         Http2 {
             http,
             schedule: Schedule::default(),
@@ -235,7 +236,7 @@ impl Http2 {
             next_due: NEVER,
             fed: Vec::new(),
             collecting: VecDeque::new(),
-            granted: 0,
+            granted: Granted::new(granted),
             came: None,
             has_late_wakes: false,
             is_to_grant: false,
@@ -293,7 +294,7 @@ impl Http2 {
         self.owed += active.owed();
         self.counted -= active.counted;
         self.stalled.change(active.counted_stalled, 0);
-        self.granted -= active.granted;
+        self.granted.take_back(active.granted);
         self.is_to_grant |= active.granted > 0;
         if active.scheduled {
             self.schedule.remove(stream);
