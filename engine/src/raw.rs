@@ -51,6 +51,9 @@ pub(crate) const RAW_BYTES: usize = 64 * 1024;
 /// many tunnels wait.
 const RAW_BYTES_TIGHT: usize = 4 * 1024;
 
+/// The part that is left of a stream's number then, if that is less. A connection may have a hundred streams.
+const TIGHT_PART: usize = 4;
+
 /// The same number of the written bytes of all streams of a connection, of which each stream has its part.
 const NEIGHBOURS_BYTES: usize = 1024 * 1024;
 
@@ -371,8 +374,9 @@ impl Raw {
 
     /// Returns true if the task may write more.
     fn has_room(&self) -> bool {
-        let most = if held_in_all() > HELD_BYTES { RAW_BYTES_TIGHT } else { RAW_BYTES };
-        self.outgoing_held() < most.min(self.most_written as usize)
+        let most = self.most_written as usize;
+        let most = if held_in_all() > HELD_BYTES { RAW_BYTES_TIGHT.min(most / TIGHT_PART) } else { most };
+        self.outgoing_held() < most
     }
 
     /// Takes the first bytes that were written.
