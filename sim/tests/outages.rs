@@ -263,6 +263,21 @@ fn after_an_outage_of_all_upstreams_nothing_fails_and_each_has_its_share_within_
 }
 
 #[test]
+fn a_burst_of_requests_leaves_few_connections_to_an_upstream_for_long() {
+    let mut play = Play::proxied(1, 300, |proxy| proxy);
+    play.upstreams[0].delay = 200;
+    play.pause = 1_000_000;
+    play.until(1_000);
+    assert_eq!(play.answers.len(), 300);
+    let before = play.upstreams[0].links.len();
+    assert!(before > 200, "{before} connections");
+    play.until(4_000);
+    assert_eq!(play.upstreams[0].links.len(), 64);
+    play.until(40_000);
+    assert_eq!(play.upstreams[0].links.len(), 64);
+}
+
+#[test]
 fn an_outage_of_a_minute_ends_ten_seconds_after_it_at_the_latest() {
     let mut play = Play::proxied(2, 4, |proxy| proxy);
     play.until(1_000);

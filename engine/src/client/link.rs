@@ -206,6 +206,12 @@ impl Link {
         }
     }
 
+    /// Returns true if the connection is idle, and the pool has so many idle ones of the same origin that it is probably not
+    /// needed soon.
+    pub(crate) fn is_surplus(&self) -> bool {
+        self.is_idle() && self.origin.upgrade().is_some_and(|origin| origin.has_surplus())
+    }
+
     /// Lets the connection close as soon as it has no request.
     pub(crate) fn retire(&self) {
         self.retires.set(true);

@@ -21,6 +21,7 @@ pub use self::asking::{Asked, INTERIMS, Moments};
 pub use self::failure::{Failure, Stage};
 pub(crate) use self::link::{Link, Setup};
 pub use self::open::{Opened, OpeningTimes, Protocol};
+pub(crate) use self::pool::SURPLUS_TICKS;
 pub use self::pool::{Open, Origin, Pool};
 pub use self::request::{Answer, AnswerBody, Interim, Request};
 pub use self::resolve::{ADDRESSES_KEPT, NAMES_KEPT, Names};

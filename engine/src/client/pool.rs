@@ -7,6 +7,7 @@ use super::open::{Opened, Protocol};
 use super::request::Request;
 use super::settings::{Bounds, Timeouts};
 use crate::context;
+use crate::deadline::TICKS_A_SECOND;
 use crate::rules::Rules;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -130,6 +131,13 @@ pub struct Origin {
 /// The most connections of an origin without a request of which one that was opened and not used is kept.
 const UNUSED: usize = 8;
 
+/// The number of connections of an origin with room beyond which idle ones close after [`SURPLUS_TICKS`]. Those that were used
+/// last are used first, so that under a steady load none of these is idle for so long.
+const ENOUGH: usize = 64;
+
+/// See [`ENOUGH`].
+pub(crate) const SURPLUS_TICKS: u32 = 2 * TICKS_A_SECOND;
+
 /// The number of connections to one origin that may be opened at the same time while it has fewer than this. Otherwise as
 /// many as it has may be opened, so that their number can double in the time that it takes to open one. A client that asks
 /// for much and leaves then causes few connections.
@@ -168,6 +176,11 @@ impl Origin {
     }
 
     /// Returns the number of connections that have no request.
+    /// Returns true if more than [`ENOUGH`] connections have room.
+    pub(super) fn has_surplus(&self) -> bool {
+        self.free.borrow().len() > ENOUGH
+    }
+
     fn idle(&self) -> usize {
         self.free.borrow().iter().filter(|link| link.is_idle()).count()
     }

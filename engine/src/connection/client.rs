@@ -5,7 +5,7 @@ use super::Connection;
 use super::http1::H1;
 use super::out::Out;
 use super::phase::Phase;
-use crate::client::{Failure, Interim, Link, Protocol, Setup, Stage};
+use crate::client::{Failure, Interim, Link, Protocol, SURPLUS_TICKS, Setup, Stage};
 use crate::deadline::{NEVER, TICKS_A_SECOND};
 use crate::exchange::Tunnel;
 use crate::exchange::abort::Abort;
@@ -331,7 +331,7 @@ impl Connection {
     }
 
     /// Reports to the pool how many requests the connection could begin. Called after each event.
-    pub(crate) fn report(&mut self, worker: &WorkerContext<impl Service>) {
+    pub(crate) fn report(&mut self, worker: &mut WorkerContext<impl Service>) {
         let Some(link) = &self.transport.link else { return };
         if self.transport.is_ending() {
             return link.close();
@@ -358,6 +358,11 @@ impl Connection {
             Some(http2) => (http2.http.open_streams() == 0, http2.room(worker.rules.streams)),
         };
         link.update(is_idle, most);
+        if self.transport.phase == Phase::Idle && link.is_surplus() {
+            let due = worker.tick.saturating_add(SURPLUS_TICKS);
+            let index = self.transport.id.index;
+            worker.deadlines.set_at(index, due.min(worker.deadlines.get(index)));
+        }
     }
 }
 
