@@ -85,7 +85,6 @@ pub enum Ended {
 }
 
 /// The state that a connection and its raw stream share. It is small while the tunnel is idle.
-#[derive(Default)]
 pub(crate) struct Raw {
     /// The protocol's task; `None` before the handler accepts a CONNECT, while the task is polled, after it has finished or
     /// panicked, and if we have opened the connection.
@@ -184,6 +183,36 @@ enum Event {
 
 const EVENTS: usize = Event::Room as usize + 1;
 
+/// Creates the state of a tunnel that no connection moves.
+impl Default for Raw {
+    fn default() -> Raw {
+        Raw {
+            task: None,
+            waiting: None,
+            kept: 0,
+            kept_to_send: 0,
+            most_written: RAW_BYTES as u32,
+            copied: 0,
+            copied_in: 0,
+            alarm: NEVER,
+            due: NEVER,
+            end: None,
+            told_idle: false,
+            drains: false,
+            told_of_drain: false,
+            paused: false,
+            flushed: true,
+            wants_flush: false,
+            reader_gone: false,
+            writer_gone: false,
+            waits: [false; EVENTS],
+            others: None,
+            connection: None,
+            is_polled: false,
+        }
+    }
+}
+
 impl fmt::Debug for Raw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Raw { waiting, end, .. } = self;
@@ -194,8 +223,7 @@ impl fmt::Debug for Raw {
 impl Raw {
     /// Creates the state of a new tunnel. `connection` wakes the task that moves its bytes.
     pub(crate) fn new(connection: Waker) -> Raw {
-        let (alarm, due, most_written) = (NEVER, NEVER, RAW_BYTES as u32);
-        Raw { connection: Some(connection), flushed: true, most_written, alarm, due, ..Raw::default() }
+        Raw { connection: Some(connection), ..Raw::default() }
     }
 
     /// Creates the state of a tunnel on a connection that has so many streams besides.
@@ -357,9 +385,11 @@ impl Raw {
         }
     }
 
-    /// Records that no connection moves the bytes any more, because both directions have ended. The task must then be
-    /// polled, because it has lost its alarm.
+    /// Records that no connection moves the bytes any more, because both directions have ended. Wakes the reader, which has
+    /// lost its alarm. A task that was a part of the connection must be polled.
     pub(crate) fn detach(&mut self) {
+        self.alarm = NEVER;
+        self.wake_for(Event::Read);
         self.connection = None;
     }
 
@@ -587,7 +617,7 @@ impl RawReader {
     pub fn wake_at(&mut self, moment: Instant, cx: &mut Context<'_>) {
         let mut raw = self.raw.borrow_mut();
         raw.wait(Event::Read, cx);
-        if raw.connection.is_none() {
+        if raw.connection.is_none() || raw.is_broken() {
             context::wake_at(moment, cx.waker());
             return;
         }

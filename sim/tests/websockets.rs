@@ -3,8 +3,8 @@
 
 mod peer;
 
-use highwire::App;
 use highwire::ws::{Deflate, Message, WebSocket, WebSocketUpgrade};
+use highwire::{App, Disconnect};
 use highwire_proto::ws::{self, Bounds, Connection};
 use peer::seen::{see, seen};
 use peer::tunnel::Peer;
@@ -273,6 +273,51 @@ fn a_stopping_server_says_that_it_goes_away() {
         assert_eq!(client.hear(), ["close 1001 the server stops"], "{name}");
         client.say(|ws, out| ws.send_close(Some(1001), "", out));
         assert_eq!(seen(), ["close Some(CloseFrame { code: 1001, reason: \"\" })", "over"], "{name}");
+    }
+}
+
+#[test]
+fn tasks_of_a_handler_learn_that_the_client_has_left_when_the_connection_ends() {
+    let app = || {
+        App::new().get("/", |upgrade: WebSocketUpgrade, disconnect: Disconnect| {
+            highwire::spawn(async move {
+                disconnect.disconnected().await;
+                see("left");
+            });
+            upgrade.on_upgrade(async |socket: WebSocket| {
+                // The task of the connection ends, and its halves are used by another one.
+                highwire::spawn(async move {
+                    let (mut sender, mut receiver) = socket.split();
+                    while let Some(Ok(message)) = receiver.recv().await {
+                        let _ = sender.send(message).await;
+                    }
+                });
+            })
+        })
+    };
+    for (name, mut client) in Client::of(app, false) {
+        client.say(|ws, out| ws.send_text("a", out));
+        assert_eq!((client.hear(), seen().len()), (vec!["a".to_string()], 0), "{name}");
+        client.tunnel.end();
+        assert_eq!(seen(), ["left"], "{name}");
+    }
+    let panics = || {
+        App::new().get("/", |upgrade: WebSocketUpgrade, disconnect: Disconnect| {
+            highwire::spawn(async move {
+                disconnect.disconnected().await;
+                see("left");
+            });
+            upgrade.on_upgrade(async |mut socket: WebSocket| {
+                socket.recv().await;
+                panic!("on purpose");
+            })
+        })
+    };
+    for (name, mut client) in Client::of(panics, false) {
+        assert!(seen().is_empty(), "{name}");
+        client.say(|ws, out| ws.send_text("a", out));
+        client.tunnel.pass(1);
+        assert_eq!(seen(), ["left"], "{name}");
     }
 }
 

@@ -152,6 +152,8 @@ pub struct BodyQueue {
     awaits_reader: bool,
     /// True if the queue counts as full until the reader has used the next part.
     awaits_use: bool,
+    /// True if the body is a response's. (If one of a request counted as full after each part, its rate could not be judged.)
+    pub(crate) is_of_response: bool,
     /// True if the reader has dropped the body.
     pub(crate) abandoned: bool,
 }
@@ -508,7 +510,8 @@ fn poll_received(incoming: &RefCell<BodyQueue>, cx: &mut Context<'_>) -> Poll<Op
         incoming.bytes -= part.len();
         incoming.held -= part.len() + PART_BYTES;
         // While much waits on this thread, the next part is received when the reader has used this one.
-        incoming.awaits_reader = std::mem::take(&mut incoming.awaits_use) || held_in_all() > HELD_BYTES;
+        incoming.awaits_reader =
+            std::mem::take(&mut incoming.awaits_use) || (incoming.is_of_response && held_in_all() > HELD_BYTES);
         if incoming.paused
             && let Some(connection) = &incoming.connection
         {

@@ -175,12 +175,12 @@ impl Origin {
         self.wanted.get() > 0
     }
 
-    /// Returns the number of connections that have no request.
     /// Returns true if more than [`ENOUGH`] connections have room.
     pub(super) fn has_surplus(&self) -> bool {
         self.free.borrow().len() > ENOUGH
     }
 
+    /// Returns the number of connections that have no request.
     fn idle(&self) -> usize {
         self.free.borrow().iter().filter(|link| link.is_idle()).count()
     }

@@ -204,7 +204,7 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
-        (self.transport.ended, self.transport.has_lent_buffer) = (true, false);
+        (self.transport.ended, self.transport.has_lent_buffer, self.transport.awaits_piece) = (true, false, false);
         // The flag is never cleared, because the end of the TCP stream usually follows the peer's close_notify.
         self.transport.end_said |= is_said;
         // Any bytes in `sealed` arrived before the end. `proceed_tls` decrypts them first and then calls this function

@@ -199,6 +199,11 @@ impl Incoming {
         parts.paused
     }
 
+    /// Records that the body is a response's, which its server can keep while much waits on this thread.
+    pub(crate) fn is_of_response(&self) {
+        self.parts.iter().for_each(|parts| parts.borrow_mut().is_of_response = true);
+    }
+
     /// Counts a body that is passed on in parts as full until its reader asks for it or, if `uses_first` is true, for its
     /// second part.
     pub(crate) fn await_reader(&self, uses_first: bool) {

@@ -318,11 +318,9 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes the tunnel that has replaced both messages, with what the exchange still needs of its handler's hooks.
+    /// Takes the tunnel that has replaced both messages.
     pub(super) fn take_tunnel(&mut self) -> Option<Tunnel> {
-        let tunnel = self.tunnel.take()?;
-        self.presence.take().into_iter().for_each(|presence| tunnel.tell_end(presence));
-        Some(tunnel)
+        self.tunnel.take()
     }
 
     /// Takes the reply slot, the queue of interim responses and the size of the decoded body from the hooks of the
@@ -354,6 +352,8 @@ impl Exchange {
             && !self.incoming.is_collecting()
             && !self.outgoing.is_streaming()
             && self.tunnel.is_none()
+            // Its handler learns of the end of the connection that has become a tunnel.
+            && !(self.presence.is_some() && self.outgoing.is_switched())
     }
 }
 

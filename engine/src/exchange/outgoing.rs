@@ -49,6 +49,11 @@ impl Outgoing {
         self.state.take(Step::Switch);
     }
 
+    /// Returns true if our bytes belong to a tunnel.
+    pub(super) fn is_switched(&self) -> bool {
+        self.state == State::Tunnel
+    }
+
     /// Completes the message, unless it has a body in parts or has become a tunnel.
     #[inline]
     pub(crate) fn end_unless_it_goes_on(&mut self) {

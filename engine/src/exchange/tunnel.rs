@@ -1,23 +1,11 @@
 //! A tunnel: another protocol that replaces the request's and the response's bodies, by Upgrade or CONNECT.
 
 use super::abort::Abort;
-use crate::disconnect::Presence;
 use crate::raw::{Ended, Raw, RawStream, Switch, Task};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-
-/// Records that the client has left when it is dropped.
-struct Leaves {
-    presence: Rc<Presence>,
-}
-
-impl Drop for Leaves {
-    fn drop(&mut self) {
-        self.presence.left();
-    }
-}
 
 /// Another protocol on an HTTP/1 connection or on a stream of HTTP/2.
 pub(crate) struct Tunnel {
@@ -53,18 +41,6 @@ impl Tunnel {
             self.drain();
         }
         Ok(())
-    }
-
-    /// Lets the tasks of the handler know when the tunnel's task has ended.
-    pub(super) fn tell_end(&self, presence: Rc<Presence>) {
-        let leaves = Leaves { presence };
-        let task = &mut self.raw.borrow_mut().task;
-        *task = task.take().map(|protocol| -> Task {
-            Box::pin(async move {
-                let _leaves = leaves;
-                protocol.await;
-            })
-        });
     }
 
     /// Polls the task, if it has not finished.

@@ -52,7 +52,7 @@ pub(super) struct Core {
     /// The compression, if the peers have agreed on it.
     pub(super) codec: Option<Box<Codec>>,
     pub(super) writer: RawWriter,
-    /// State that most connections do not have; `None` without a subprotocol and before a Close frame is sent.
+    /// State that most connections do not have until they close.
     rare: Option<Box<Rare>>,
     /// The length of the message that was returned last, which its handler has until it asks for the next one; 0 if it is
     /// short.
@@ -81,7 +81,8 @@ impl Subscriptions {
     }
 }
 
-/// State of a connection that is not there until it closes, or at all.
+/// State of a connection that has subscriptions, a subprotocol or an unanswered Ping frame, shares an HTTP/2 connection, or
+/// closes.
 #[derive(Debug, Default)]
 pub(super) struct Rare {
     /// The bytes of the last Ping frame, if there was no room to answer it.

@@ -103,7 +103,6 @@ impl Together {
         known.is_none_or(|together| together.takeovers.get() < TAKEOVERS)
     }
 
-    /// Counts the WebSockets that compress with context takeover: those that have ended, and those that have begun.
     /// Records that a WebSocket holds `now` bytes and held `before`. Returns false if it must let go of them.
     fn count(&self, before: usize, now: usize) -> bool {
         let change = |sum: usize| (sum + now).saturating_sub(before);

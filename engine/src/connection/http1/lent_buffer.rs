@@ -75,8 +75,11 @@ impl Connection {
     /// Receives on after a pause. While much waits on this thread, receives one piece of a response's body: the driver receives
     /// what has come in the meantime at once, which may be some 200 KB, however soon it is paused again.
     pub(in crate::connection) fn receive_on(&mut self, queue: &mut Queue) {
-        let is_response = self.transport.link.is_some() && self.http2.is_none() && !self.transport.is_secure;
-        if is_response && self.http.theirs() == State::SendsBody && held_in_all() > HELD_BYTES {
+        let transport = &self.transport;
+        let is_response = transport.link.is_some() && self.http2.is_none() && !transport.is_secure && !transport.ended;
+        // If the reader has dropped the body, the driver may have a buffer of it, which only resuming takes back.
+        let is_read = self.exchange.as_ref().is_some_and(|exchange| !exchange.incoming.is_let_go());
+        if is_response && is_read && self.http.theirs() == State::SendsBody && held_in_all() > HELD_BYTES {
             return self.receive_piece(queue);
         }
         self.transport.paused = false;
@@ -87,11 +90,10 @@ impl Connection {
     /// received as always, so that the connection is free for the next request. A reader that may be slow must also have used
     /// what came with the head.
     pub(in crate::connection) fn await_reader(&mut self) {
+        let Some(exchange) = &mut self.exchange else { return };
+        exchange.incoming.is_of_response();
         let is_sparing = self.transport.is_sparing;
-        if self.transport.paused
-            && (is_sparing || self.http.exact_left() > INCOMING_BYTES as u64)
-            && let Some(exchange) = &mut self.exchange
-        {
+        if self.transport.paused && (is_sparing || self.http.exact_left() > INCOMING_BYTES as u64) {
             exchange.incoming.await_reader(is_sparing);
         }
     }
@@ -133,7 +135,7 @@ impl Connection {
         }
         if std::mem::take(&mut self.transport.awaits_piece) {
             return self.with_out(worker, queue, |connection, worker, out| {
-                connection.received_plain(&buffer, worker, head, out);
+                connection.received_plain(&buffer[buffer.len() - count..], worker, head, out);
             });
         }
         self.with_out(worker, queue, |connection, worker, out| {

@@ -357,8 +357,10 @@ impl Connection {
         }
     }
 
-    /// Lets a tunnel take the place of its exchange, which then ends.
+    /// Lets a tunnel take the place of its exchange, which then usually ends. The deadline starts anew, because the tunnel keeps
+    /// it.
     pub(in crate::connection) fn become_tunnel(&mut self) {
+        self.transport.phase = Phase::Fresh;
         self.tunnel = self.exchange.as_mut().and_then(|exchange| exchange.take_tunnel());
     }
 
