@@ -1,12 +1,13 @@
 //! Raw bytes for handlers that speak another protocol on an HTTP/1 connection or on a stream of HTTP/2.
 
-use crate::body::{HeldBytes, PART_BYTES, Parts, held_in_all};
+mod waiting;
+
+use self::waiting::Waiting;
+use crate::body::{PART_BYTES, Parts, held_in_all};
 use crate::client::Setup;
 use crate::context;
 use crate::deadline::{self, NEVER};
 use crate::exchange::HELD_BYTES;
-use crate::queue::Queue;
-use crate::spares::Spares;
 use bytes::{Bytes, BytesMut};
 use highwire_io::Instant;
 use std::cell::RefCell;
@@ -56,9 +57,6 @@ const TIGHT_PART: usize = 4;
 
 /// The same number of the written bytes of all streams of a connection, of which each stream has its part.
 const NEIGHBOURS_BYTES: usize = 1024 * 1024;
-
-/// The length in bytes up to which a write is joined with other ones that wait.
-const SHORT_BYTES: usize = size_of::<Bytes>();
 
 /// A change of [`RawReader::keep`] by fewer bytes is counted with the connection's next event.
 const NOTABLE_BYTES: u32 = 4096;
@@ -130,44 +128,6 @@ pub(crate) struct Raw {
     /// True while an HTTP/1 connection polls the task. What the task does then needs no wake, because the connection
     /// looks for it after the poll.
     pub(crate) is_polled: bool,
-}
-
-/// The bytes that wait in a tunnel.
-#[derive(Debug, Default)]
-struct Waiting {
-    received: Parts,
-    /// The number of bytes in `received`, and this number with the cost of holding them.
-    bytes: usize,
-    held: usize,
-    outgoing: Queue<Bytes>,
-    /// Short writes behind those in `outgoing`, each of which would take more memory there than it has bytes.
-    joined: BytesMut,
-    /// The number of bytes in `outgoing` and `joined` with the cost of holding them.
-    outgoing_held: HeldBytes,
-    /// What the connection needs to become one to a server of HTTP, if it shall.
-    setup: Option<Box<Setup>>,
-}
-
-thread_local! {
-    static SPARE: Spares<Waiting> = const { Spares::new() };
-}
-
-impl Waiting {
-    fn has_outgoing(&self) -> bool {
-        !self.outgoing.is_empty() || !self.joined.is_empty()
-    }
-
-    fn queue(&mut self, bytes: Bytes) {
-        if self.has_outgoing() && bytes.len() <= SHORT_BYTES {
-            self.outgoing_held += bytes.len() + if self.joined.is_empty() { PART_BYTES } else { 0 };
-            return self.joined.extend_from_slice(&bytes);
-        }
-        if !self.joined.is_empty() {
-            self.outgoing.push_back(std::mem::take(&mut self.joined).freeze());
-        }
-        self.outgoing_held += bytes.len() + PART_BYTES;
-        self.outgoing.push_back(bytes);
-    }
 }
 
 /// An event for which a task can wait.
@@ -246,7 +206,7 @@ impl Raw {
     }
 
     fn waiting(&mut self) -> &mut Waiting {
-        self.waiting.get_or_insert_with(|| Spares::take(&SPARE))
+        self.waiting.get_or_insert_with(Waiting::boxed)
     }
 
     /// Frees the memory for waiting bytes if there are none.
@@ -255,7 +215,7 @@ impl Raw {
             .waiting
             .take_if(|waiting| waiting.received.is_empty() && !waiting.has_outgoing() && waiting.setup.is_none())
         {
-            Spares::recycle(&SPARE, waiting);
+            waiting.recycle();
         }
     }
 
@@ -286,7 +246,7 @@ impl Raw {
 
     /// Returns the number of bytes that wait for the peer, with the cost of holding them.
     pub(crate) fn outgoing_held(&self) -> usize {
-        self.waiting.as_ref().map_or(0, |waiting| waiting.outgoing_held.get())
+        self.waiting.as_ref().map_or(0, |waiting| waiting.outgoing_held())
     }
 
     /// Returns true if bytes wait for the peer.
@@ -412,12 +372,7 @@ impl Raw {
     /// Takes the first bytes that were written.
     pub(crate) fn take_written(&mut self) -> Option<Bytes> {
         let waiting = self.waiting.as_mut()?;
-        let bytes = match waiting.outgoing.pop_front() {
-            Some(bytes) => bytes,
-            None if waiting.joined.is_empty() => return None,
-            None => std::mem::take(&mut waiting.joined).freeze(),
-        };
-        waiting.outgoing_held -= bytes.len() + PART_BYTES;
+        let bytes = waiting.take_written()?;
         self.free();
         Some(bytes)
     }
