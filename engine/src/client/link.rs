@@ -206,10 +206,10 @@ impl Link {
         }
     }
 
-    /// Returns true if the connection is idle, and the pool has so many idle ones of the same origin that it is probably not
-    /// needed soon.
+    /// Returns true if the connection is idle and probably not needed soon: the request for which it was opened has gone
+    /// elsewhere, or the pool has many idle ones of the same origin.
     pub(crate) fn is_surplus(&self) -> bool {
-        self.is_idle() && self.origin.upgrade().is_some_and(|origin| origin.has_surplus())
+        self.is_idle() && (!self.has_begun() || self.origin.upgrade().is_some_and(|origin| origin.has_surplus()))
     }
 
     /// Lets the connection close as soon as it has no request.
