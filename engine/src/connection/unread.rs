@@ -14,7 +14,7 @@ pub(super) struct Unread {
 #[derive(Debug, Default)]
 struct Kept {
     bytes: Vec<u8>,
-    /// What a connection to a server has received, and nobody has taken yet, waits on this thread like the parts of bodies.
+    /// The number of these bytes that count in what waits on this thread: on a connection to a server all, otherwise none.
     held: HeldBytes,
 }
 

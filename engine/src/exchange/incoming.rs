@@ -200,7 +200,7 @@ impl Incoming {
     }
 
     /// Records that the body is a response's, which its server can keep while much waits on this thread.
-    pub(crate) fn is_of_response(&self) {
+    pub(crate) fn mark_as_response(&self) {
         self.parts.iter().for_each(|parts| parts.borrow_mut().is_of_response = true);
     }
 

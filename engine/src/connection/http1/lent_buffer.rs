@@ -91,7 +91,7 @@ impl Connection {
     /// what came with the head.
     pub(in crate::connection) fn await_reader(&mut self) {
         let Some(exchange) = &mut self.exchange else { return };
-        exchange.incoming.is_of_response();
+        exchange.incoming.mark_as_response();
         let is_sparing = self.transport.is_sparing;
         if self.transport.paused && (is_sparing || self.http.exact_left() > INCOMING_BYTES as u64) {
             exchange.incoming.await_reader(is_sparing);
