@@ -45,7 +45,8 @@ struct More<'n> {
     more: &'n [String],
 }
 
-/// The most bytes of the names in a part of the list, unless a name is longer.
+/// The most members in a part of the list, and the most bytes of their names, unless a name is longer.
+const LIST_MEMBERS: usize = 100;
 const LIST_BYTES: usize = 4096;
 
 /// Returns settings for the topics of the chat. A client that reads too slowly is disconnected; its page connects again
@@ -117,12 +118,13 @@ async fn chat(socket: WebSocket, entry: Entry, topics: Topics) {
 /// when there is room for it, so that a client that does not read holds only one, and so that the changes that it gets
 /// meanwhile fit the list.
 async fn send_members(sender: &WebSocketSender, topics: &Topics, room: &str) -> Result<(), Error> {
-    let mut last = None;
+    let mut last: Option<String> = None;
     loop {
         poll_fn(|cx| sender.poll_ready(cx)).await?;
-        let names: Vec<String> = topics.members(room).into_iter().map(|member| member.name).collect();
-        let begin = last.as_ref().map_or(0, |last| names.partition_point(|name| name <= last));
-        let (part, is_last) = part(&names[begin..]);
+        let next = topics.members_after(room, last.as_deref(), LIST_MEMBERS);
+        let names: Vec<String> = next.into_iter().map(|member| member.name).collect();
+        let part = part(&names);
+        let is_last = part.len() == names.len() && names.len() < LIST_MEMBERS;
         sender.try_send(if last.is_none() { json(&Members { members: part }) } else { json(&More { more: part }) })?;
         if is_last {
             return Ok(());
@@ -131,15 +133,14 @@ async fn send_members(sender: &WebSocketSender, topics: &Topics, room: &str) -> 
     }
 }
 
-/// Returns the first part of a list, and true if that is all of it.
-fn part(names: &[String]) -> (&[String], bool) {
+/// Returns the first part of a list.
+fn part(names: &[String]) -> &[String] {
     let mut bytes = 0;
     let fits = names.iter().take_while(|name| {
         bytes += name.len();
         bytes <= LIST_BYTES
     });
-    let part = &names[..fits.count().max(1).min(names.len())];
-    (part, part.len() == names.len())
+    &names[..fits.count().max(1).min(names.len())]
 }
 
 fn subscribe(
@@ -159,10 +160,10 @@ mod tests {
     #[test]
     fn a_long_list_of_members_goes_in_parts() {
         let names: Vec<String> = (0..5).map(|number| number.to_string().repeat(LIST_BYTES / 2)).collect();
-        assert_eq!(part(&names), (&names[..2], false));
-        assert_eq!(part(&names[3..]), (&names[3..], true));
-        assert_eq!(part(&[]), (&[][..], true));
+        assert_eq!(part(&names), &names[..2]);
+        assert_eq!(part(&names[3..]), &names[3..]);
+        assert_eq!(part(&[]), &[] as &[String]);
         let long = ["x".repeat(2 * LIST_BYTES), "y".to_string()];
-        assert_eq!(part(&long), (&long[..1], false));
+        assert_eq!(part(&long), &long[..1]);
     }
 }

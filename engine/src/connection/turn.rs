@@ -43,18 +43,25 @@ impl Connection {
             return;
         }
         self.with_out(worker, queue, |connection, worker, out| {
-            if connection.transport.sealed.is_some() || connection.transport.is_late(worker) {
+            if connection.transport.sealed.is_some() {
+                return;
+            }
+            if connection.transport.is_late(worker) {
+                if let Some(http2) = connection.http2.as_mut().filter(|http2| http2.undriven.is_some()) {
+                    // The turn that drives the streams which are left would miss this wake for the other ones.
+                    http2.has_late_wakes = true;
+                }
                 return;
             }
             connection.drive_timed(worker, head, out);
         });
     }
 
-    /// Calls [`drive`](Self::drive), and then settles the connection. Over HTTP/2, in a tunnel, or if a handler takes a
-    /// request body in parts, charges the time of `drive` as work of the connection.
+    /// Calls [`drive`](Self::drive), and then settles the connection. In a tunnel, or if a handler takes a request body in
+    /// parts, charges the time of `drive` as work of the connection. Over HTTP/2, `drive` charges it by itself.
     fn drive_timed(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         let takes_parts = |exchange: &Exchange| exchange.incoming.has_reader();
-        let is_fed = self.http2.is_some() || self.is_tunnel() || self.exchange.as_deref().is_some_and(takes_parts);
+        let is_fed = self.is_tunnel() || self.exchange.as_deref().is_some_and(takes_parts);
         let begun = if is_fed { (worker.stopwatch)() } else { 0 };
         self.drive(worker, head, out);
         if is_fed {

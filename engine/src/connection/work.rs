@@ -192,6 +192,11 @@ impl Timing {
         Timing { events: 0, next: 1, step: 1, began, allowance: work.allowance, is_whole }
     }
 
+    /// Starts to measure the polls of tasks. All of their time is measured, because any of them can take long.
+    pub(super) fn of_tasks(work: &Work, stopwatch: fn() -> u64) -> Timing {
+        Timing::new(TIMED_BYTES, work, stopwatch)
+    }
+
     /// Must be called before each event. Reads the stopwatch if that is due, and charges the measured time if it
     /// exceeds the price of the events. If the allowance is used up, draws on the turn's `reserve`. Returns true if the
     /// event must wait for a later turn, because the reserve is used up, too. If `is_due` is false, no input is left and

@@ -221,7 +221,14 @@ impl Topics {
     /// Returns the members of a topic, in the order of their names. Members of other processes are only known while
     /// a member or a listener of its presence is in this process, and not in the first moments after that.
     pub fn members(&self, topic: &str) -> Vec<Member> {
-        lock(&self.hub.presence).members(topic)
+        self.members_after(topic, None, usize::MAX)
+    }
+
+    /// Returns the first members whose names follow `name`, at most `most`, in the order of their names. A long list can be
+    /// sent in parts, each of which begins after the last name of the previous part, and takes no more time than its own
+    /// members. `None` returns the list's first part. See [`members`](Self::members).
+    pub fn members_after(&self, topic: &str, name: Option<&str>, most: usize) -> Vec<Member> {
+        lock(&self.hub.presence).members_after(topic, name, most)
     }
 
     /// Returns the counts of the topics of each of the builder's filters, and those of all other topics as the last.

@@ -2,6 +2,7 @@
 
 use crate::problem::write_text;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -140,15 +141,20 @@ impl Presence {
         }
     }
 
-    /// Returns the members of a topic, in the order of their names.
-    pub(super) fn members(&self, topic: &str) -> Vec<Member> {
+    /// Returns the first members of a topic behind a name, at most so many, in the order of their names.
+    pub(super) fn members_after(&self, topic: &str, name: Option<&str>, most: usize) -> Vec<Member> {
         let Some(members) = self.topics.get(topic) else { return Vec::new() };
-        let mut all: BTreeMap<&str, &str> = BTreeMap::new();
+        let behind = (name.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let mut first: BTreeMap<&str, &str> = BTreeMap::new();
+        // None of the first names is behind the first ones of its own machine.
         for (_, elsewhere) in members.elsewhere.values() {
-            all.extend(elsewhere.iter().map(|(name, info)| (&name[..], &info[..])));
+            let elsewhere = elsewhere.range::<str, _>(behind).take(most);
+            first.extend(elsewhere.map(|(name, info)| (&name[..], &info[..])));
         }
-        all.extend(members.here.iter().map(|(name, (_, info))| (&name[..], &info[..])));
-        all.into_iter().map(|(name, info)| Member { name: name.into(), info: info.into() }).collect()
+        let here = members.here.range::<str, _>(behind).take(most);
+        first.extend(here.map(|(name, (_, info))| (&name[..], &info[..])));
+        let first = first.into_iter().take(most);
+        first.map(|(name, info)| Member { name: name.into(), info: info.into() }).collect()
     }
 
     /// Returns the members here, for other machines.
@@ -195,7 +201,7 @@ mod tests {
     }
 
     fn names(presence: &Presence) -> Vec<String> {
-        presence.members("a").into_iter().map(|member| member.name).collect()
+        presence.members_after("a", None, usize::MAX).into_iter().map(|member| member.name).collect()
     }
 
     #[test]
@@ -215,6 +221,31 @@ mod tests {
         assert!(presence.expire(at(39)).is_empty());
         assert_eq!(presence.expire(at(40)), [(topic, Change::Left("bob".into()))]);
         assert!(presence.topics.is_empty());
+    }
+
+    #[test]
+    fn members_come_in_parts() {
+        let (mut presence, topic) = (Presence::default(), Arc::from("a"));
+        for name in ["b", "d", "f"] {
+            assert!(presence.join(&topic, &member(name)).is_ok());
+        }
+        for (node, list) in [(7, ["a", "d"]), (8, ["c", "e"])] {
+            presence.hear(&topic, node, list.map(member).to_vec(), Duration::ZERO);
+        }
+        let all = ["a", "b", "c", "d", "e", "f"];
+        assert_eq!(names(&presence), all);
+        for most in 1..=7 {
+            let (mut found, mut last): (Vec<String>, Option<String>) = Default::default();
+            loop {
+                let part = presence.members_after("a", last.as_deref(), most);
+                assert!(part.len() <= most);
+                let Some(member) = part.last() else { break };
+                last = Some(member.name.clone());
+                found.extend(part.into_iter().map(|member| member.name));
+            }
+            assert_eq!(found, all, "at most {most}");
+        }
+        assert!(presence.members_after("b", None, 9).is_empty(), "another topic");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::body::BodyError;
 use crate::connection::Connection;
 use crate::connection::out::{AHEAD_BYTES, Out};
 use crate::connection::transport::Transport;
-use crate::connection::work::POLL;
+use crate::connection::work::{POLL, Timing};
 use crate::context::STREAM_TASKS;
 use crate::exchange::carrier::Sent;
 use crate::exchange::lifecycle::Lifecycle;
@@ -228,6 +228,35 @@ impl Transport {
         exchange.sent_or_abort(sent, worker)
     }
 
+    /// Drives the streams from a place on, as far as the allowance of this turn and its reserve suffice. A later turn drives
+    /// those that are left, and all of them once more if some were woken meanwhile.
+    fn drive_streams(
+        &mut self,
+        http2: &mut Http2,
+        first: usize,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        self.work.begin(worker.turn, worker.allowance);
+        let mut timing = Timing::of_tasks(&self.work, worker.stopwatch);
+        for place in first..http2.active.len() {
+            if timing.event(&mut self.work, &mut worker.reserve, true, worker.stopwatch) {
+                http2.undriven = Some(place);
+                break;
+            }
+            self.work.spend(POLL);
+            self.drive_stream(http2, place, worker, out);
+            if self.is_ending() {
+                break;
+            }
+        }
+        timing.end(&mut self.work, worker.stopwatch);
+        if http2.undriven.is_some() || http2.has_late_wakes {
+            self.leave_unread(worker);
+            self.work.leave_woken();
+        }
+    }
+
     /// Advances everything that can make progress on one stream: handler, bodies, tunnel.
     fn drive_stream(
         &mut self,
@@ -297,23 +326,29 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
+        let is_unfinished = self.transport.work.is_unfinished();
         // Unread frames are parsed first, because a connection that always has something to send would otherwise never
         // parse them.
         self.proceed(worker, head, out);
         self.resume_if_wanted(out.queue);
         let Connection { transport, http2: Some(http2), .. } = self else { return };
-        let has_late_wakes = std::mem::take(&mut http2.has_late_wakes);
-        if transport.link.is_some() && !has_late_wakes && !has_unnumbered(http2) {
-            // What happens to a request of ours wakes its stream.
+        if http2.undriven.is_some() && is_unfinished {
+            // A later turn drives the streams that are left, and then all of them once more.
+            http2.has_late_wakes = true;
             return self.driven(worker, head, out);
         }
-        for place in 0..http2.active.len() {
-            transport.drive_stream(http2, place, worker, out);
-            if transport.is_ending() {
-                break;
+        let first = http2.undriven.take();
+        if first.is_none() {
+            let has_late_wakes = std::mem::take(&mut http2.has_late_wakes);
+            if transport.link.is_some() && !has_late_wakes && !has_unnumbered(http2) {
+                // What happens to a request of ours wakes its stream.
+                return self.driven(worker, head, out);
             }
         }
+        transport.drive_streams(http2, first.unwrap_or(0), worker, out);
+        let begun = (worker.stopwatch)();
         self.driven(worker, head, out);
+        self.transport.work.spend_since(begun, worker.stopwatch);
     }
 
     /// Handles a wake of a stream's task. `place` is the stream's index in `active`.

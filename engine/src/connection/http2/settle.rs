@@ -27,14 +27,15 @@ impl Connection {
         if !self.recharge(worker) && !self.give_way(worker, out) {
             return self.no_memory(worker, out);
         }
-        if self.transport.ended && self.transport.link.is_none() && self.transport.work.is_unfinished() {
+        let has_left = self.transport.ended && self.transport.link.is_none();
+        if has_left && self.transport.work.is_unfinished() {
             // The client has left, so the server drops the requests that are not parsed yet. Otherwise clients that send
             // much and leave would keep the worker busy.
             self.transport.unread.clear();
             self.transport.work.drop_unread();
         }
         let end_is_due = self.http2.as_ref().is_some_and(|http2| http2.http.end_is_due());
-        let waits_to_be_read = self.transport.work.is_unfinished()
+        let waits_to_be_read = (self.transport.work.is_unfinished() && !has_left)
             || (self.transport.blocked && (end_is_due || !self.transport.unread.is_empty()));
         if self.transport.ended && !waits_to_be_read {
             if let Some(http2) = &mut self.http2 {

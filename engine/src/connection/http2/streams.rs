@@ -208,6 +208,8 @@ pub(crate) struct Http2 {
     pub(in crate::connection) came: Option<Bytes>,
     /// True if a stream was woken in a turn that had no time for it.
     pub(in crate::connection) has_late_wakes: bool,
+    /// The place from which on a later turn drives the streams, because an earlier one had no time for all of them.
+    pub(in crate::connection) undriven: Option<usize>,
     /// True if a collected body has ended since the last grants, so others may be granted more.
     pub(in crate::connection) is_to_grant: bool,
 }
@@ -239,6 +241,7 @@ impl Http2 {
             granted: Granted::new(granted),
             came: None,
             has_late_wakes: false,
+            undriven: None,
             is_to_grant: false,
         }
     }
