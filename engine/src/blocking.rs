@@ -240,7 +240,7 @@ impl<S: Service> Thread<S> {
         self.worker.context.inbox.take_remote(&mut self.tasks);
         self.worker.context.inbox.take_local(&mut self.tasks);
         // A thread serves one connection, and has no driver that could open another.
-        for attempt in self.worker.context.take_connects() {
+        while let Some(attempt) = self.worker.context.take_connect() {
             attempt.promise.keep(Err(std::io::ErrorKind::Unsupported.into()));
         }
         self.worker.context.take_cancelled();

@@ -9,7 +9,7 @@ use highwire_io::wake::{InTurn, TaskInbox, TaskNumber};
 use highwire_io::{Instant, SocketId};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ pub(crate) struct Context {
     timers: RefCell<BTreeMap<TimerKey, Waker>>,
     tasks: RefCell<Tasks>,
     /// The attempts to connect that the worker has not begun.
-    connects: RefCell<Vec<Attempt>>,
+    connects: RefCell<VecDeque<Attempt>>,
     /// True if a task may have cancelled an attempt.
     has_cancelled: Cell<bool>,
     /// The values that programs keep for the worker, each with its owner.
@@ -291,9 +291,17 @@ impl Context {
         self.inbox.waker(number).wake();
     }
 
-    /// Takes the attempts to connect that the worker has not begun.
-    pub(crate) fn take_connects(&self) -> Vec<Attempt> {
-        std::mem::take(&mut *self.connects.borrow_mut())
+    /// Takes the first attempt to connect that the worker has not begun and whose task still waits for it.
+    pub(crate) fn take_connect(&self) -> Option<Attempt> {
+        let mut connects = self.connects.borrow_mut();
+        while let Some(attempt) = connects.pop_front() {
+            if !attempt.promise.is_abandoned() {
+                return Some(attempt);
+            }
+        }
+        // Frees what a burst of attempts has taken.
+        *connects = VecDeque::new();
+        None
     }
 
     /// Returns true if a task may have cancelled an attempt to connect since the last call.
@@ -417,7 +425,7 @@ pub fn is_on_worker() -> bool {
 
 /// Asks the worker to connect.
 pub(crate) fn ask_to_connect(attempt: Attempt) {
-    with(|context| context.connects.borrow_mut().push(attempt));
+    with(|context| context.connects.borrow_mut().push_back(attempt));
 }
 
 /// Records that an attempt to connect may have been cancelled. Does nothing if no worker runs on this thread.

@@ -217,6 +217,51 @@ fn websockets_and_other_protocols_pass() {
     stop([front, behind]);
 }
 
+#[test]
+fn an_upstream_sees_whether_a_client_of_another_protocol_has_ended_or_was_cut() {
+    /// Tells how a protocol has ended. The task of one whose connection is cut is dropped.
+    struct Told(std::sync::mpsc::Sender<&'static str>, &'static str);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            let _ = self.0.send(self.1);
+        }
+    }
+    let (tell, told) = std::sync::mpsc::channel();
+    let raw = move |upgrade: Upgrade| {
+        let tell = tell.clone();
+        upgrade.accept("echo", async move |mut stream| {
+            let mut end = Told(tell, "cut");
+            while let Ok(Some(bytes)) = stream.read().await {
+                stream.write(bytes).await.expect("a client");
+            }
+            end.1 = "ended";
+        })
+    };
+    let (behind, upstream) = serve(App::new().get("/raw", raw));
+    let proxy = Proxy::to([&upstream]).expect("a proxy").allow_upgrade("echo");
+    let (front, url) = serve(App::new().proxy("/", proxy));
+    for reads in [true, false] {
+        let mut client = TcpStream::connect(url.trim_start_matches("http://")).expect("a server");
+        let upgrade = "GET /raw HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+        client.write_all(upgrade.as_bytes()).expect("a server");
+        let (mut head, mut byte) = (Vec::new(), [0]);
+        while !head.ends_with(b"\r\n\r\n") {
+            client.read_exact(&mut byte).expect("a head");
+            head.push(byte[0]);
+        }
+        client.write_all(b"x").expect("a server");
+        // A connection that is closed before all of its bytes are read is reset.
+        client.peek(&mut byte).expect("the byte comes back");
+        if reads {
+            client.read_exact(&mut byte).expect("the byte");
+        }
+        drop(client);
+        let expected = if reads { "ended" } else { "cut" };
+        assert_eq!(told.recv_timeout(Duration::from_secs(20)), Ok(expected));
+    }
+    stop([front, behind]);
+}
+
 /// An upstream that sends these bytes to each request and closes the connection.
 fn says(reply: &'static [u8]) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("an address");

@@ -487,3 +487,45 @@ fn a_handler_may_let_the_connection_go() {
     assert!(!play.peers[0].goaways().is_empty() && play.peers[0].ended.is_some());
     play.end();
 }
+
+#[test]
+fn handlers_that_are_woken_together_share_the_turns() {
+    const HANDLERS: u32 = 100;
+    thread_local! {
+        static POLLS: Cell<u32> = const { Cell::new(0) };
+    }
+    in_all_weathers(|weather| {
+        let app = app().get("/works", async || {
+            for second in 1..3 {
+                highwire::time::sleep(second * SECOND).await;
+                POLLS.set(POLLS.get() + 1);
+                // More than a turn's allowance.
+                highwire_io::sim::work(100_000);
+            }
+            "worked"
+        });
+        POLLS.set(0);
+        let mut play = play(app, weather, wide());
+        let streams: Vec<_> = (0..HANDLERS).map(|_| play.peers[0].get("/works")).collect();
+        play.settle();
+        for _ in 1..3 {
+            play.network.advance(2 * SECOND);
+            let mut turns = 0;
+            let before = POLLS.get();
+            while POLLS.get() < before + HANDLERS {
+                let polled = POLLS.get();
+                play.worker.turn(Some(play.network.now())).expect("a turn");
+                turns += 1;
+                // Ten of them take a millisecond, the time for the tasks of a turn.
+                assert!(POLLS.get() - polled <= 20, "{} handlers ran in one turn", POLLS.get() - polled);
+                assert!(turns < 100 * HANDLERS, "{} handlers have run", POLLS.get() - before);
+            }
+            play.settle();
+        }
+        assert_eq!(POLLS.get(), 2 * HANDLERS);
+        for stream in streams {
+            assert_eq!(play.peers[0].answer(stream).whole(), (200, "worked".to_string()));
+        }
+        play.end();
+    });
+}

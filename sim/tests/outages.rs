@@ -495,3 +495,25 @@ fn a_silent_server_of_http2_is_asked_by_ping_and_leaves_the_pool() {
     assert_eq!((links[0].pings, links[1].pings), (1, 0));
     assert!(links[1].requests > 20);
 }
+
+#[test]
+fn a_turn_begins_few_connections_to_an_upstream() {
+    const CLIENTS: usize = 50;
+    let mut play = Play::proxied(1, 0, |proxy| proxy);
+    let upgrade = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let clients: Vec<_> = (0..CLIENTS).map(|_| play.network.connect()).collect();
+    clients.iter().for_each(|client| assert_eq!(client.send(upgrade), upgrade.len()));
+    let (mut links, mut left) = (Vec::new(), 0);
+    for _ in 0..100 {
+        play.worker.turn(Some(play.network.now())).expect("a turn");
+        let before = links.len();
+        links.extend(std::iter::from_fn(|| play.upstreams[0].host.as_ref().expect("a host").accept()));
+        assert!(links.len() - before <= 8, "{} connections were begun in one turn", links.len() - before);
+        // Those who leave while they wait need no connection.
+        if left == 0 && !links.is_empty() {
+            left = CLIENTS / 2;
+            clients[left..].iter().for_each(|client| client.reset());
+        }
+    }
+    assert!((CLIENTS / 2..=CLIENTS / 2 + 8).contains(&links.len()), "{} connections", links.len());
+}

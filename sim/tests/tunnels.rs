@@ -323,3 +323,33 @@ fn the_reader_hears_of_each_end_once() {
         assert_eq!(peer.heard().1, Some("end"), "{name}");
     }
 }
+
+#[test]
+fn incomplete_bytes_are_followed_by_a_reset() {
+    async fn task(stream: RawStream) {
+        let (mut reader, mut writer) = stream.split();
+        writer.write("a part").await.expect("a successful write");
+        writer.cut_when_dropped(true);
+        let _ = reader.read().await;
+    }
+    for (name, mut peer) in Peer::all(|| app(task)) {
+        assert_eq!(peer.heard(), (b"a part".to_vec(), None), "{name}");
+        peer.say(b"go");
+        assert_eq!(peer.heard(), (b"a part".to_vec(), Some("reset")), "{name}");
+        assert_eq!(peer.worker().tasks(), 0, "{name}");
+    }
+}
+
+#[test]
+fn bytes_that_were_just_written_arrive_before_an_end() {
+    async fn task(stream: RawStream) {
+        let (mut reader, mut writer) = stream.split();
+        let _ = reader.read().await;
+        writer.cut_when_dropped(true);
+        writer.write("last words").await.expect("a successful write");
+    }
+    for (name, mut peer) in Peer::all(|| app(task)) {
+        peer.say(b"go");
+        assert_eq!(peer.heard(), (b"last words".to_vec(), Some("end")), "{name}");
+    }
+}

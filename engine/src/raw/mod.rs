@@ -119,6 +119,8 @@ pub(crate) struct Raw {
     pub(crate) wants_flush: bool,
     reader_gone: bool,
     writer_gone: bool,
+    /// See [`RawWriter::cut_when_dropped`].
+    cuts: bool,
     /// The events for which the connection's task waits.
     waits: [bool; EVENTS],
     /// The wakers of other tasks, which wait for events. Usually a tunnel's task is a part of the connection's task.
@@ -165,6 +167,7 @@ impl Default for Raw {
             wants_flush: false,
             reader_gone: false,
             writer_gone: false,
+            cuts: false,
             waits: [false; EVENTS],
             others: None,
             connection: None,
@@ -409,6 +412,12 @@ impl Raw {
         self.reader_gone && self.writer_gone
     }
 
+    /// Returns true if the connection must be cut: the reader and the writer are gone, their bytes are incomplete, and those
+    /// that were written are sent.
+    pub(crate) fn is_cut(&self, turn: u32) -> bool {
+        self.cuts && self.is_finished() && !self.has_outgoing() && !self.is_in_arena(turn)
+    }
+
     fn ended(&self) -> Option<Ended> {
         self.end.or(self.drains.then_some(Ended::Draining))
     }
@@ -602,6 +611,15 @@ impl RawWriter {
     /// [`RawReader::keep`] does for received ones.
     pub fn keep(&mut self, bytes: usize) {
         self.raw.borrow_mut().set_kept(|raw| &mut raw.kept_to_send, bytes);
+    }
+
+    /// Sets whether the connection is cut, not ended, when both halves are dropped: the peer then sees a TCP reset, or over
+    /// HTTP/2 a reset of the stream with CONNECT_ERROR, as an intermediary must show that the bytes which it passes on are
+    /// incomplete (RFC 9113 section 8.5). If bytes were written last, the connection ends as without this, because a reset
+    /// could overtake them. A cut connection also needs no port of this machine any more, while one that was ended needs it
+    /// for another minute.
+    pub fn cut_when_dropped(&mut self, cuts: bool) {
+        self.raw.borrow_mut().cuts = cuts;
     }
 
     /// Queues bytes to be sent. Waits while 64 KiB or more wait for the peer (less on an HTTP/2 connection with many streams).

@@ -261,7 +261,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
         self.state.begin_connects(&mut self.queue);
         // A refused attempt has woken its task.
         let context = &self.state.cx.context;
-        more |= context.inbox.has_local() || context.awaits_turn() || context.is_root_woken();
+        more |= context.inbox.has_local() || context.awaits_turn() || context.is_root_woken() || context.has_connects();
         // The tasks may have finished the last request that a shutdown waited for. No completion would then end the
         // driver's wait.
         more |= self.state.is_deserted();

@@ -40,6 +40,10 @@ const TASKS_A_LOOK: usize = 16;
 /// other connections wait during this time.
 const UNFINISHED_NANOSECONDS: u64 = 1_000_000;
 
+/// The most connections that a turn begins to open; the others wait for the next turns. The kernel takes a millisecond for each
+/// if it has few free ports left, and all connections of the worker wait meanwhile.
+const CONNECTS_A_TURN: usize = 8;
+
 /// The most idle connections that are closed at once when there is no room for another one. The search for those that are
 /// idle for the longest time looks at all connections, so it should serve many newcomers.
 const MADE_ROOM: usize = 32;
@@ -323,12 +327,13 @@ impl<S: Service> WorkerState<S> {
         self.remote.connections.store(self.count as u32, Ordering::Relaxed);
     }
 
-    /// Begins the connections that tasks have requested, and cancels the attempts whose tasks have stopped waiting.
+    /// Begins some of the connections that tasks have requested, and cancels the attempts whose tasks have stopped waiting.
     pub(super) fn begin_connects(&mut self, queue: &mut Queue) {
         if !self.cx.context.has_connects() {
             return;
         }
-        for Attempt { address, promise } in self.cx.context.take_connects() {
+        for _ in 0..CONNECTS_A_TURN {
+            let Some(Attempt { address, promise }) = self.cx.context.take_connect() else { break };
             // An attempt has a descriptor, so it counts as a connection.
             let has_memory = self.cx.share.take(CONNECTION_BYTES);
             if !has_memory || !self.cx.shared.admit_opened() {

@@ -187,39 +187,55 @@ async fn join(client: RawStream, upstream: RawStream, is_websocket: bool) {
 }
 
 /// Copies the frames of a WebSocket until their end, as fast as they are taken, or until this server stops.
-async fn copy_frames(mut from: RawReader, mut to: RawWriter) {
+async fn copy_frames(mut from: RawReader, to: RawWriter) {
+    let mut to = Incomplete::new(to);
     let (mut frames, mut stops) = (Frames::default(), false);
     loop {
         match from.read().await {
             Ok(Some(bytes)) => {
                 let passed = frames.pass(&bytes, stops);
-                if to.write(bytes.slice(..passed)).await.is_err() {
+                if to.0.write(bytes.slice(..passed)).await.is_err() {
                     return;
                 }
             }
             Ok(None) if from.ended() == Some(Ended::Draining) => stops = true,
-            _ => return,
+            _ => return to.end(),
         }
         if stops && frames.is_between() {
             // Fails if the client is gone.
-            let _ = to.write(GOING_AWAY).await;
-            return;
+            let _ = to.0.write(GOING_AWAY).await;
+            return to.end();
         }
     }
 }
 
 /// Copies bytes until their end, as fast as they are taken.
-async fn copy(mut from: RawReader, mut to: RawWriter) {
+async fn copy(mut from: RawReader, to: RawWriter) {
+    let mut to = Incomplete::new(to);
     loop {
         match from.read().await {
             Ok(Some(bytes)) => {
-                if to.write(bytes).await.is_err() {
+                if to.0.write(bytes).await.is_err() {
                     return;
                 }
             }
             // This server stops. The protocol itself decides when it ends.
             Ok(None) if from.ended() == Some(Ended::Draining) => {}
-            _ => return,
+            _ => return to.end(),
         }
+    }
+}
+
+/// A direction that has not ended. If it is dropped, because the other connection was cut, so is this one.
+struct Incomplete(RawWriter);
+
+impl Incomplete {
+    fn new(mut writer: RawWriter) -> Incomplete {
+        writer.cut_when_dropped(true);
+        Incomplete(writer)
+    }
+
+    fn end(mut self) {
+        self.0.cut_when_dropped(false);
     }
 }

@@ -432,9 +432,12 @@ impl Connection {
         // The task may have set an alarm.
         self.transport.set_tunnel_due(raw.due, &mut raw, worker);
         let (is_written, is_finished) = (raw.is_written() && !raw.has_outgoing(), raw.is_finished());
-        let is_in_arena = raw.is_in_arena(worker.turn);
+        let (is_in_arena, is_cut) = (raw.is_in_arena(worker.turn), raw.is_cut(worker.turn));
         drop(raw);
         if !self.recharge(worker) {
+            return self.abort(worker, out);
+        }
+        if is_cut && !self.transport.blocked {
             return self.abort(worker, out);
         }
         if is_written && is_finished {

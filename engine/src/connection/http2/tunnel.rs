@@ -152,8 +152,12 @@ impl Transport {
         }
         let raw = tunnel.raw.borrow();
         let has_something = raw.has_outgoing() || raw.is_written() || !raw.flushed;
-        let is_finished = raw.is_finished();
+        let (is_finished, is_cut) = (raw.is_finished(), raw.is_cut(worker.turn));
         drop(raw);
+        if is_cut && active.pending.is_empty() && active.is_answered() {
+            http2.http.reset(stream, Code::Connect, &mut out.queue.output);
+            return http2.forget(stream, worker);
+        }
         if active.exchange.outgoing.is_streaming() && has_something {
             // A stream that waits for its window is scheduled when the window opens.
             let waits = !active.pending.is_empty();
