@@ -12,8 +12,9 @@ const LENT_AFTER_PAUSED: usize = 8 * 1024;
 /// The most bytes that are received at once, as a multiple of those that have come.
 const LENT_GROWTH: usize = 8;
 
-/// The most bytes that are received into a lent buffer at once, so that other connections have their turn.
-const LENT_ROOM: usize = 256 * 1024;
+/// The most bytes that are received into a lent buffer at once. Of a hundred connections that send long bodies, the kernel
+/// copies as many each turn, which takes a few milliseconds.
+const LENT_ROOM: usize = 64 * 1024;
 
 /// The most bytes that are reserved for a body before it has as many. The system gives memory when it is written, so what
 /// is reserved and not received costs addresses only. The memory of an earlier body is resident, and costs all its bytes.
