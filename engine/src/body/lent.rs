@@ -14,11 +14,14 @@ const LENT_GROWTH: usize = 8;
 
 /// The most bytes that are received into a lent buffer at once. Of a hundred connections that send long bodies, the kernel
 /// copies as many each turn, which takes a few milliseconds.
-const LENT_ROOM: usize = 64 * 1024;
+const LENT_ROOM: usize = 128 * 1024;
+
+/// The number of bytes that are charged for a body beyond those that have come, because they usually come within a few turns.
+const LENT_SOON: usize = 2 * LENT_ROOM;
 
 /// The most bytes that are reserved for a body before it has as many. The system gives memory when it is written, so what
 /// is reserved and not received costs addresses only. The memory of an earlier body is resident, and costs all its bytes.
-const LENT_AHEAD: usize = 4 * 1024 * 1024;
+const LENT_AHEAD: usize = 512 * 1024;
 
 /// Takes a body's buffer, to receive into it, if the body has begun to come. `left` is the number of missing bytes,
 /// and `is_paused` tells whether receiving is paused. `resident` becomes the capacity if the buffer is now that of an earlier
@@ -51,5 +54,5 @@ fn reserve(buffer: &mut Vec<u8>, more: usize, resident: &mut usize) {
 /// Returns how many bytes a body's buffer costs, of which `resident` are resident. Of the other unused memory, only as much
 /// counts as is soon used.
 pub(crate) fn cost(buffer: &Vec<u8>, resident: usize) -> usize {
-    buffer.capacity().min(buffer.len() + LENT_ROOM).max(resident)
+    buffer.capacity().min(buffer.len() + LENT_SOON).max(resident)
 }
