@@ -235,6 +235,10 @@ impl<S: Service> Thread<S> {
     }
 
     fn run_tasks(&mut self) {
+        for _ in 0..self.worker.unfinished.len() {
+            self.worker.unfinished.pop_front();
+            self.connection.go_on(&mut self.worker, &mut self.head, &mut self.queue);
+        }
         self.notifier.acknowledge();
         self.worker.context.fire_timers();
         self.worker.context.inbox.take_remote(&mut self.tasks);
@@ -259,7 +263,8 @@ impl<S: Service> Thread<S> {
 
     fn patience(&self) -> Option<Duration> {
         let context = &self.worker.context;
-        if context.inbox.has_local() || context.awaits_turn() || context.has_connects() {
+        let has_work = context.inbox.has_local() || self.worker.has_unfinished();
+        if has_work || context.awaits_turn() || context.has_connects() {
             return Some(Duration::ZERO);
         }
         let due = self.worker.deadlines.next().into_iter().chain(self.worker.context.next_timer()).min();

@@ -294,14 +294,12 @@ impl Context {
     /// Takes the first attempt to connect that the worker has not begun and whose task still waits for it.
     pub(crate) fn take_connect(&self) -> Option<Attempt> {
         let mut connects = self.connects.borrow_mut();
-        while let Some(attempt) = connects.pop_front() {
-            if !attempt.promise.is_abandoned() {
-                return Some(attempt);
-            }
+        let next = std::iter::from_fn(|| connects.pop_front()).find(|attempt| !attempt.promise.is_abandoned());
+        if connects.is_empty() {
+            // Frees what a burst of attempts has taken.
+            *connects = VecDeque::new();
         }
-        // Frees what a burst of attempts has taken.
-        *connects = VecDeque::new();
-        None
+        next
     }
 
     /// Returns true if a task may have cancelled an attempt to connect since the last call.

@@ -506,6 +506,10 @@ fn handlers_that_are_woken_together_share_the_turns() {
         });
         POLLS.set(0);
         let mut play = play(app, weather, wide());
+        // Polls of these take no time.
+        for _ in 0..21 {
+            play.peers[0].get("/slow");
+        }
         let streams: Vec<_> = (0..HANDLERS).map(|_| play.peers[0].get("/works")).collect();
         play.settle();
         for _ in 1..3 {
@@ -527,5 +531,40 @@ fn handlers_that_are_woken_together_share_the_turns() {
             assert_eq!(play.peers[0].answer(stream).whole(), (200, "worked".to_string()));
         }
         play.end();
+    });
+}
+
+#[test]
+fn a_handler_is_polled_beside_an_upload_that_uses_up_every_turn() {
+    in_all_weathers(|weather| {
+        let app = app()
+            .get("/soon", async || {
+                highwire::time::sleep(SECOND).await;
+                "soon"
+            })
+            .post("/works", async |mut body: Body| {
+                while let Some(Ok(_)) = body.next().await {
+                    // More than a turn's allowance and its reserve.
+                    highwire_io::sim::work(300_000);
+                }
+                "worked"
+            });
+        let mut play = play(app, weather, wide());
+        let soon: Vec<_> = (0..3).map(|_| play.peers[0].get("/soon")).collect();
+        let upload = play.peers[0].ask("POST", "/works", &[], false);
+        play.settle();
+        play.peers[0].push(upload, vec![b'u'; 100_000_000], false);
+        for turn in 0..3000 {
+            play.peers[0].act();
+            play.worker.turn(Some(play.network.now())).expect("a turn");
+            if turn == 1000 {
+                play.network.advance(2 * SECOND);
+            }
+        }
+        let unsent = play.peers[0].unsent();
+        assert!(unsent > 0, "the upload has ended");
+        for stream in soon {
+            assert_eq!(play.peers[0].answer(stream).whole(), (200, "soon".to_string()));
+        }
     });
 }

@@ -20,7 +20,11 @@ impl Connection {
             self.become_client(worker, head, out);
         }
         if self.transport.link.is_some() {
+            let begun = if self.http2.is_some() { (worker.stopwatch)() } else { 0 };
             self.drive_client(worker, out);
+            if self.http2.is_some() {
+                self.transport.work.spend_since(begun, worker.stopwatch);
+            }
             if self.transport.is_ending() {
                 return;
             }

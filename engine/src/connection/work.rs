@@ -172,6 +172,8 @@ pub(super) struct Timing {
     began: u64,
     /// The connection's allowance at the time `began`.
     allowance: i32,
+    /// The most events in an interval.
+    most: u32,
     /// True if the window is timed from its first event to its last.
     is_whole: bool,
 }
@@ -189,12 +191,12 @@ impl Timing {
     pub(super) fn new(bytes: usize, work: &Work, stopwatch: fn() -> u64) -> Timing {
         let is_whole = bytes >= TIMED_BYTES;
         let began = if is_whole { stopwatch() } else { 0 };
-        Timing { events: 0, next: 1, step: 1, began, allowance: work.allowance, is_whole }
+        Timing { events: 0, next: 1, step: 1, began, allowance: work.allowance, most: MOST_EVENTS, is_whole }
     }
 
-    /// Starts to measure the polls of tasks. All of their time is measured, because any of them can take long.
+    /// Starts to measure the polls of tasks, each of them, because any can take long and most do nothing.
     pub(super) fn of_tasks(work: &Work, stopwatch: fn() -> u64) -> Timing {
-        Timing::new(TIMED_BYTES, work, stopwatch)
+        Timing { most: 1, ..Timing::new(TIMED_BYTES, work, stopwatch) }
     }
 
     /// Must be called before each event. Reads the stopwatch if that is due, and charges the measured time if it
@@ -226,7 +228,7 @@ impl Timing {
         if self.events > 1 || self.is_whole {
             let priced = self.allowance.saturating_sub(work.allowance);
             let took = i32::try_from(now.saturating_sub(self.began)).unwrap_or(i32::MAX);
-            self.step = if took > priced.saturating_mul(2) { 1 } else { (self.step * 4).min(MOST_EVENTS) };
+            self.step = if took > priced.saturating_mul(2) { 1 } else { (self.step * 4).min(self.most) };
             work.allowance = work.allowance.min(self.allowance.saturating_sub(took));
         }
         (self.began, self.allowance, self.next) = (now, work.allowance, self.events + self.step);

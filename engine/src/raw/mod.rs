@@ -464,6 +464,11 @@ pub struct RawWriter {
 }
 
 impl RawStream {
+    /// See [`RawWriter::cut_when_dropped`].
+    pub fn cut_when_dropped(&mut self, cuts: bool) {
+        self.writer.cut_when_dropped(cuts);
+    }
+
     pub(crate) fn new(raw: Rc<RefCell<Raw>>) -> RawStream {
         RawStream { reader: RawReader { raw: raw.clone() }, writer: RawWriter { raw } }
     }
@@ -614,10 +619,10 @@ impl RawWriter {
     }
 
     /// Sets whether the connection is cut, not ended, when both halves are dropped: the peer then sees a TCP reset, or over
-    /// HTTP/2 a reset of the stream with CONNECT_ERROR, as an intermediary must show that the bytes which it passes on are
-    /// incomplete (RFC 9113 section 8.5). If bytes were written last, the connection ends as without this, because a reset
-    /// could overtake them. A cut connection also needs no port of this machine any more, while one that was ended needs it
-    /// for another minute.
+    /// HTTP/2 a reset of the stream with CANCEL (RFC 8441 section 5), so that it knows that the bytes are incomplete. What the
+    /// kernel holds for a peer that is slow to take it is then lost. Over HTTP/1, if bytes were written just before, the
+    /// connection ends as without this. A connection that was cut needs no port of this machine any more, while one that was
+    /// ended needs it for another minute.
     pub fn cut_when_dropped(&mut self, cuts: bool) {
         self.raw.borrow_mut().cuts = cuts;
     }

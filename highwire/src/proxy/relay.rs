@@ -143,7 +143,9 @@ pub(super) fn response(
             let is_endless = length.is_none() && media_type.to_ascii_lowercase().starts_with(b"text/event-stream");
             passing(body, length, Some(chosen), untaken, is_endless, Uploading::default())
         }
-        AnswerBody::Tunnel(upstream) => {
+        AnswerBody::Tunnel(mut upstream) => {
+            // The client may be gone before the other protocol begins.
+            upstream.cut_when_dropped(true);
             let protocol = answer.head.field(&answer.window, b"upgrade").unwrap_or_default();
             if !incoming.has_proposed(protocol) && answer.head.status == 101 {
                 let text = "the server behind this one has accepted a protocol that was not proposed\n";
@@ -226,7 +228,8 @@ async fn copy(mut from: RawReader, to: RawWriter) {
     }
 }
 
-/// A direction that has not ended. If it is dropped, because the other connection was cut, so is this one.
+/// A direction that has not ended. If it is dropped with its task, because the client's connection or stream was cut, so is the
+/// connection to which it goes.
 struct Incomplete(RawWriter);
 
 impl Incomplete {

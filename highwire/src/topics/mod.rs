@@ -225,8 +225,8 @@ impl Topics {
     }
 
     /// Returns the first members whose names follow `name`, at most `most`, in the order of their names. A long list can be
-    /// sent in parts, each of which begins after the last name of the previous part, and takes no more time than its own
-    /// members. `None` returns the list's first part. See [`members`](Self::members).
+    /// sent in parts, each of which begins after the last name of the previous part. A part takes no time for members outside
+    /// of it, but for as many of each other machine. `None` returns the list's first part. See [`members`](Self::members).
     pub fn members_after(&self, topic: &str, name: Option<&str>, most: usize) -> Vec<Member> {
         lock(&self.hub.presence).members_after(topic, name, most)
     }

@@ -392,7 +392,7 @@ impl Peer {
     }
 
     /// Reads, handles and sends as much as possible now. Returns true if anything moved.
-    fn act(&mut self) -> bool {
+    pub(crate) fn act(&mut self) -> bool {
         let mut any = false;
         while self.reads && self.ended.is_none() {
             match self.client.receive(self.takes) {

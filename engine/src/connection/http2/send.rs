@@ -228,8 +228,8 @@ impl Transport {
         exchange.sent_or_abort(sent, worker)
     }
 
-    /// Drives the streams from a place on, as far as the allowance of this turn and its reserve suffice. A later turn drives
-    /// those that are left, and all of them once more if some were woken meanwhile.
+    /// Drives the streams from a place on, at least one of them, as far as the allowance of this turn and its reserve suffice.
+    /// A later turn drives those that are left, and all of them once more if some were woken meanwhile.
     fn drive_streams(
         &mut self,
         http2: &mut Http2,
@@ -239,12 +239,16 @@ impl Transport {
     ) {
         self.work.begin(worker.turn, worker.allowance);
         let mut timing = Timing::of_tasks(&self.work, worker.stopwatch);
+        let mut has_driven = false;
         for place in first..http2.active.len() {
-            if timing.event(&mut self.work, &mut worker.reserve, true, worker.stopwatch) {
+            if http2.active.get(place).is_none_or(Option::is_none) {
+                continue;
+            }
+            if timing.event(&mut self.work, &mut worker.reserve, has_driven, worker.stopwatch) {
                 http2.undriven = Some(place);
                 break;
             }
-            self.work.spend(POLL);
+            has_driven = true;
             self.drive_stream(http2, place, worker, out);
             if self.is_ending() {
                 break;
@@ -326,29 +330,35 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
+        self.drive_due_streams(worker, head, out);
+        let begun = (worker.stopwatch)();
+        self.driven(worker, head, out);
+        self.transport.work.spend_since(begun, worker.stopwatch);
+    }
+
+    fn drive_due_streams(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         let is_unfinished = self.transport.work.is_unfinished();
-        // Unread frames are parsed first, because a connection that always has something to send would otherwise never
-        // parse them.
-        self.proceed(worker, head, out);
-        self.resume_if_wanted(out.queue);
         let Connection { transport, http2: Some(http2), .. } = self else { return };
         if http2.undriven.is_some() && is_unfinished {
             // A later turn drives the streams that are left, and then all of them once more.
             http2.has_late_wakes = true;
-            return self.driven(worker, head, out);
+        } else if let Some(first) = http2.undriven.take() {
+            // What is received meanwhile waits, because it could use up the allowance in each turn.
+            return transport.drive_streams(http2, first, worker, out);
         }
-        let first = http2.undriven.take();
-        if first.is_none() {
-            let has_late_wakes = std::mem::take(&mut http2.has_late_wakes);
-            if transport.link.is_some() && !has_late_wakes && !has_unnumbered(http2) {
-                // What happens to a request of ours wakes its stream.
-                return self.driven(worker, head, out);
-            }
+        // Unread frames are parsed before a new round, because a connection that always has something to send would
+        // otherwise never parse them.
+        self.proceed(worker, head, out);
+        self.resume_if_wanted(out.queue);
+        let Connection { transport, http2: Some(http2), .. } = self else { return };
+        if http2.undriven.is_some() {
+            return;
         }
-        transport.drive_streams(http2, first.unwrap_or(0), worker, out);
-        let begun = (worker.stopwatch)();
-        self.driven(worker, head, out);
-        self.transport.work.spend_since(begun, worker.stopwatch);
+        let has_late_wakes = std::mem::take(&mut http2.has_late_wakes);
+        // What happens to a request of ours wakes its stream.
+        if transport.link.is_none() || has_late_wakes || has_unnumbered(http2) {
+            transport.drive_streams(http2, 0, worker, out);
+        }
     }
 
     /// Handles a wake of a stream's task. `place` is the stream's index in `active`.

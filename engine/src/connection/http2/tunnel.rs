@@ -155,7 +155,7 @@ impl Transport {
         let (is_finished, is_cut) = (raw.is_finished(), raw.is_cut(worker.turn));
         drop(raw);
         if is_cut && active.pending.is_empty() && active.is_answered() {
-            http2.http.reset(stream, Code::Connect, &mut out.queue.output);
+            http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
             return http2.forget(stream, worker);
         }
         if active.exchange.outgoing.is_streaming() && has_something {
