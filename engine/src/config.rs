@@ -287,8 +287,9 @@ impl Config {
             return refuse("the server's name must contain only printable ASCII characters and spaces");
         }
         let largest = 0x7fff_ffff;
-        if self.http2.stream_window > largest || self.http2.connection_window > largest {
-            return refuse("stream_window and connection_window must be at most 2,147,483,647 bytes");
+        let windows = [self.http2.stream_window, self.http2.connection_window, self.http2.most_window];
+        if windows.into_iter().any(|window| window > largest) {
+            return refuse("stream_window, connection_window and most_window must be at most 2,147,483,647 bytes");
         }
         if self.limits.blocking_threads == 0 || self.limits.connection_threads == 0 {
             return refuse("blocking_threads and connection_threads must be at least 1");

@@ -53,6 +53,8 @@ pub(crate) struct WorkerContext<S> {
     pub(crate) stalled: Rc<Cell<usize>>,
     /// The number of bytes that HTTP/2 peers may send of bodies that are collected whole.
     pub(crate) granted: Rc<Cell<usize>>,
+    /// The number of bytes by which the windows of HTTP/2 connections are wider than usual.
+    pub(crate) ahead: Rc<Cell<usize>>,
     /// The value of `Strict-Transport-Security` in answers under TLS.
     pub(crate) hsts: Option<HeaderValue>,
     /// The number of requests that are not yet added to the server's counters.
@@ -112,6 +114,7 @@ impl<S: Service> WorkerContext<S> {
             draining: false,
             stalled: Rc::default(),
             granted: Rc::default(),
+            ahead: Rc::default(),
             hsts,
             requests: 0,
             streams: 0,

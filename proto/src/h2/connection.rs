@@ -27,6 +27,10 @@ pub struct Bounds {
     /// The number of bytes that a peer may send on all streams together before the caller has used some up. Values
     /// below 65,535 count as 65,535.
     pub connection_window: u32,
+    /// The largest size in bytes to which the caller may widen the window of a stream or of the connection
+    /// ([`Connection::widen`]), such as while a body comes over a long distance and its reader keeps up. A value below the
+    /// other windows leaves them as they are.
+    pub most_window: u32,
     /// The largest size in bytes of the compression table for the peer's fields.
     pub table_bytes: u32,
     /// The largest number of CONTINUATION frames after one HEADERS frame. The default is more than the largest head
@@ -40,6 +44,7 @@ impl Default for Bounds {
             streams: 128,
             stream_window: 64 * 1024,
             connection_window: 256 * 1024,
+            most_window: 16 * 1024 * 1024,
             table_bytes: 4096,
             continuations: 8,
         }

@@ -4,6 +4,7 @@
 use super::budget::Kind;
 use super::connection::{Connection, Event, Failure, Lent, failure};
 use super::frame::{self, Code, FrameHead, HEAD_BYTES, flag, kind};
+use super::settings::FIRST_WINDOW;
 use super::state::Step;
 use super::streams::StreamRef;
 use crate::Role;
@@ -195,10 +196,42 @@ impl Connection {
         if let Some(found) = self.streams.get(stream)
             && found.state.after(Step::Receive).is_some()
             && bytes > 0
-            && found.receive.widen(bytes)
+            && let Some(more) = found.receive.widen(bytes)
         {
-            frame::write_window_update(stream.number, bytes, out);
+            frame::write_window_update(stream.number, more, out);
         }
+    }
+
+    /// Widens the connection's window by `bytes`, until a call of [`narrow_connection`](Self::narrow_connection). Returns
+    /// false, without a change, if the window would be too large.
+    pub fn widen_connection(&mut self, bytes: u32, out: &mut Vec<u8>) -> bool {
+        let more = self.receive.widen(bytes);
+        if let Some(more @ 1..) = more {
+            frame::write_window_update(0, more, out);
+        }
+        more.is_some()
+    }
+
+    /// Narrows the connection's window by `bytes`, by which it was widened before. What the peer may send already stays
+    /// allowed.
+    pub fn narrow_connection(&mut self, bytes: u32) {
+        self.receive.narrow(bytes);
+    }
+
+    /// Returns the size of the connection's window in bytes.
+    pub fn connection_window(&self) -> u32 {
+        self.receive.size()
+    }
+
+    /// Returns the size of a stream's window in bytes, and the number of bytes of an announced body that the peer cannot
+    /// send before the window is widened or used-up bytes are given back. Returns `None` if the peer's direction has ended.
+    pub fn stream_window(&mut self, stream: StreamRef) -> Option<(u32, Option<u64>)> {
+        // The peer takes the difference back when it sees our settings.
+        let more = if self.acknowledged { 0 } else { FIRST_WINDOW.saturating_sub(self.ours.window) };
+        let found = self.streams.get(stream).filter(|found| found.state.after(Step::Receive).is_some())?;
+        let open = i64::from(found.receive.left()) - i64::from(more);
+        let lacks = |left: u64| i64::try_from(left).unwrap_or(i64::MAX).saturating_sub(open).max(0) as u64;
+        Some((found.receive.size(), found.announced.map(lacks)))
     }
 
     /// Gives body bytes back to the connection's window, for use by any stream. The stream's window stays as it is.

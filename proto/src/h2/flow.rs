@@ -47,17 +47,19 @@ pub(super) struct ReceiveWindow {
     used: u32,
     /// The size of the whole window in bytes.
     size: u32,
+    /// The number of used-up bytes that are not given back to the peer, because the window was narrowed.
+    owed: u32,
 }
 
 impl ReceiveWindow {
     pub(super) const fn new(size: u32) -> ReceiveWindow {
-        ReceiveWindow { left: size as i32, used: 0, size }
+        ReceiveWindow { left: size as i32, used: 0, size, owed: 0 }
     }
 
     /// Creates a window for a peer that may not know its size yet (RFC 9113 section 6.9.2).
     pub(super) const fn before_settings(size: u32) -> ReceiveWindow {
         let left = if size < FIRST_WINDOW { FIRST_WINDOW } else { size };
-        ReceiveWindow { left: left as i32, used: 0, size }
+        ReceiveWindow { left: left as i32, used: 0, size, owed: 0 }
     }
 
     /// Takes back the bytes that `before_settings` allowed beyond the initial window, because the peer has acknowledged our
@@ -66,14 +68,36 @@ impl ReceiveWindow {
         self.left -= FIRST_WINDOW.saturating_sub(size) as i32;
     }
 
-    /// Widens the window by `bytes`. Returns false, without a change, if the window would be too large.
-    pub(super) fn widen(&mut self, bytes: u32) -> bool {
-        let fits = self.size.saturating_add(bytes) <= LARGEST_WINDOW && self.left.checked_add(bytes as i32).is_some();
-        if fits {
-            self.size += bytes;
-            self.left += bytes as i32;
-        }
-        fits
+    /// Widens the window by `bytes`. Returns the increment for a WINDOW_UPDATE, which is less if the window was narrowed
+    /// before and the peer still has what it must not get again. Returns `None`, without a change, if the window would be
+    /// too large.
+    pub(super) fn widen(&mut self, bytes: u32) -> Option<u32> {
+        let more = bytes.saturating_sub(self.owed);
+        let left = self.left.checked_add(i32::try_from(more).ok()?)?;
+        let size = self.size.checked_add(bytes).filter(|size| *size <= LARGEST_WINDOW)?;
+        self.owed -= bytes - more;
+        (self.size, self.left) = (size, left);
+        Some(more)
+    }
+
+    /// Narrows the window by `bytes`, by which it was widened before. The peer can still use them once, but does not get
+    /// them back.
+    pub(super) fn narrow(&mut self, bytes: u32) {
+        self.size -= bytes;
+        // What was used up and not given back is simply kept.
+        let kept = bytes.min(self.used);
+        self.used -= kept;
+        self.owed += bytes - kept;
+    }
+
+    /// Returns the size of the whole window in bytes.
+    pub(super) fn size(self) -> u32 {
+        self.size
+    }
+
+    /// Returns the number of bytes that the peer may still send; a negative number if our settings have reduced it.
+    pub(super) fn left(self) -> i32 {
+        self.left
     }
 
     /// Returns true if the window allows this number of bytes.
@@ -99,7 +123,9 @@ impl ReceiveWindow {
     /// Counts used-up bytes. Returns the increment for a WINDOW_UPDATE if at least half of the window is used up, else
     /// `None`. We thus send few updates, and a peer need not wait for one if its bytes are used up fast enough.
     pub(super) fn use_up(&mut self, bytes: u32) -> Option<u32> {
-        self.used += bytes;
+        let kept = bytes.min(self.owed);
+        self.owed -= kept;
+        self.used += bytes - kept;
         if self.used < (self.size / 2).max(1) {
             return None;
         }
@@ -135,8 +161,28 @@ mod tests {
         // 65,535 - 60,000 - 49,151 + 60,000 = 16,384, which is the whole window, because all sent bytes are used up.
         assert_eq!(window.use_up(60_000), Some(60_000));
         assert!(window.receive(16_384) && !window.receive(1));
-        assert!(window.widen(10) && window.receive(10) && !window.receive(1));
-        assert!(!window.widen(LARGEST_WINDOW));
+        assert!(window.widen(10) == Some(10) && window.receive(10) && !window.receive(1));
+        assert_eq!(window.widen(LARGEST_WINDOW), None);
+    }
+
+    #[test]
+    fn a_narrowed_window_gives_back_less_until_the_peer_has_used_what_it_was_wider() {
+        let mut window = ReceiveWindow::new(100);
+        assert_eq!(window.widen(200), Some(200));
+        assert!(window.receive(250));
+        // 40 bytes are used up and not given back; the other 160 are owed.
+        assert_eq!(window.use_up(40), None);
+        window.narrow(200);
+        assert_eq!((window.size(), window.left()), (100, 50));
+        assert_eq!(window.use_up(160), None);
+        assert_eq!(window.use_up(50), Some(50));
+        assert_eq!((window.size(), window.left()), (100, 100), "all bytes that were sent are used up");
+        // Widened again before the peer has used what it had, it gets nothing new.
+        assert_eq!(window.widen(200), Some(200));
+        window.narrow(200);
+        assert_eq!((window.left(), window.widen(150)), (300, Some(0)));
+        assert_eq!(window.widen(100), Some(50));
+        assert_eq!((window.size(), window.left()), (350, 350));
     }
 
     #[test]

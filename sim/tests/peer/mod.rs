@@ -124,6 +124,17 @@ impl Play {
         panic!("the server or a client never becomes idle");
     }
 
+    /// Lets a round trip pass: the clients hear what the server has sent before, and the server hears what they send then.
+    pub(crate) fn round_trip(&mut self, time: Duration) {
+        for peer in &mut self.peers {
+            peer.reads = true;
+            peer.act();
+            peer.reads = false;
+        }
+        self.settle();
+        self.network.advance(time);
+    }
+
     /// Advances the clock by some seconds, one at a time.
     pub(crate) fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {

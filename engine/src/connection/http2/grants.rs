@@ -26,8 +26,8 @@ const LEAST_UNFINISHED_BYTES: usize = 256 * 1024;
 /// granted at any time, so that it must not be judged by what has arrived.
 const CROWDED_BYTES: usize = 16 * 1024 * 1024;
 
-/// The numbers of bytes that are granted for bodies that are collected whole: on this connection, and on all connections of
-/// the worker.
+/// The numbers of bytes that are granted, such as for bodies that are collected whole: on this connection, and on all
+/// connections of the worker.
 pub(super) struct Granted {
     own: usize,
     all: Rc<Cell<usize>>,
@@ -38,7 +38,12 @@ impl Granted {
         Granted { own: 0, all }
     }
 
-    fn add(&mut self, bytes: usize) {
+    /// Returns the number of bytes on all connections of the worker.
+    pub(super) fn in_all(&self) -> usize {
+        self.all.get()
+    }
+
+    pub(super) fn add(&mut self, bytes: usize) {
         self.own += bytes;
         self.all.set(self.all.get() + bytes);
     }
@@ -133,6 +138,9 @@ impl Http2 {
         self.granted.add(more);
         self.http.widen(stream, wider, &mut out.queue.output);
         self.http.used_on_stream(stream, given, &mut out.queue.output);
+        if first == Some(stream) {
+            self.look_ahead(stream, worker, out);
+        }
         if was_closed
             && self.http.may_receive_on(stream)
             && let Some(active) = self.get(stream)

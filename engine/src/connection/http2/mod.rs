@@ -4,6 +4,7 @@
 //! This folder adds an `Active` for each stream with a pending exchange, and a schedule that decides which stream sends
 //! next. A stream whose request is answered at once usually needs no `Active`.
 
+mod ahead;
 mod carrier;
 mod client;
 mod grants;
@@ -66,7 +67,7 @@ impl Connection {
         let role = if self.transport.link.is_some() { Role::Client } else { Role::Server };
         let rules = &worker.rules;
         let http = h2::Connection::new(role, rules.http2, &rules.parser, &mut out.queue.output);
-        self.http2 = Some(Box::new(Http2::new(http, worker.stalled.clone(), worker.granted.clone())));
+        self.http2 = Some(Box::new(Http2::new(http, worker)));
         if !self.recharge(worker) {
             return self.abort(worker, out);
         }
@@ -240,6 +241,7 @@ impl Transport {
         out: &mut Out<'_>,
     ) {
         let arrived = http2.arrived + data.len() as u64;
+        http2.note_burst(stream, data.len(), worker);
         let Some(active) = http2.get(stream) else {
             return http2.http.used(stream, data.len(), &mut out.queue.output);
         };
@@ -303,6 +305,9 @@ impl Transport {
                 active.judge_from_now(worker, arrived);
             }
             http2.http.used(stream, taken, &mut out.queue.output);
+            if waiting == 0 {
+                http2.look_ahead(stream, worker, out);
+            }
         }
     }
 
@@ -316,6 +321,7 @@ impl Transport {
         out: &mut Out<'_>,
     ) {
         let handler_due = worker.tick.saturating_add(worker.rules.handler);
+        http2.end_ahead(stream);
         let Some(active) = http2.get(stream) else { return };
         if active.drops {
             return http2.forget(stream, worker);

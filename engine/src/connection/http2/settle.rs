@@ -57,6 +57,7 @@ impl Connection {
         }
         if is_quiet {
             http2.http.shrink();
+            http2.end_connection_ahead();
             http2.idle_since.get_or_insert(worker.tick);
         }
         // A request for another protocol waits for the server's settings.

@@ -1,5 +1,6 @@
 //! The streams of an HTTP/2 connection with their exchanges, their deadlines, and the memory that they hold.
 
+use super::ahead::Burst;
 use super::grants::Granted;
 use crate::body::HeldBytes;
 use crate::client;
@@ -83,6 +84,12 @@ pub(in crate::connection) struct Active {
     pub(in crate::connection) fed: bool,
     /// The number of bytes that the peer has been granted for a body that is being collected whole; otherwise 0.
     pub(in crate::connection) granted: usize,
+    /// The number of bytes by which the windows are wider than usual; see [`ahead`](super::ahead).
+    pub(super) ahead: u32,
+    /// The bytes that have come without a pause, and true if the peer has waited for the window since the reader of the body
+    /// has last taken all.
+    pub(super) burst: Burst,
+    pub(super) has_waited: bool,
     /// True if the request is ours, and the peer responds.
     pub(in crate::connection) is_asked: bool,
     /// True if [`Http2::grant`] has widened the stream's window.
@@ -110,6 +117,9 @@ impl Default for Active {
             stale: false,
             fed: false,
             granted: 0,
+            ahead: 0,
+            burst: Burst::default(),
+            has_waited: false,
             is_asked: false,
             is_widened: false,
         }
@@ -204,6 +214,13 @@ pub(crate) struct Http2 {
     /// granted to all of them.
     pub(in crate::connection) collecting: VecDeque<StreamRef>,
     pub(super) granted: Granted,
+    /// The number of bytes by which windows are wider than usual, and the part of it by which only the connection's is; see
+    /// [`ahead`](super::ahead).
+    pub(super) ahead: Granted,
+    pub(super) connection_ahead: u32,
+    /// As those of [`Active`], for all streams of the connection.
+    pub(super) burst: Burst,
+    pub(super) has_waited: bool,
     /// The body of the response whose head is being handled, if all of it came with the head.
     pub(in crate::connection) came: Option<Bytes>,
     /// True if a stream was woken in a turn that had no time for it.
@@ -215,9 +232,8 @@ pub(crate) struct Http2 {
 }
 
 impl Http2 {
-    /// Creates the state of a new connection. `all` counts the answer bytes that wait for windows on all connections of
-    /// the worker.
-    pub(in crate::connection) fn new(http: h2::Connection, all: Rc<Cell<usize>>, granted: Rc<Cell<usize>>) -> Http2 {
+    /// Creates the state of a new connection.
+    pub(in crate::connection) fn new(http: h2::Connection, worker: &WorkerContext<impl Service>) -> Http2 {
         Http2 {
             http,
             schedule: Schedule::default(),
@@ -233,12 +249,16 @@ impl Http2 {
             heard: NEVER,
             pinged: None,
             counted: 0,
-            stalled: Stalled { own: HeldBytes::default(), all },
+            stalled: Stalled { own: HeldBytes::default(), all: worker.stalled.clone() },
             stale: Vec::new(),
             next_due: NEVER,
             fed: Vec::new(),
             collecting: VecDeque::new(),
-            granted: Granted::new(granted),
+            granted: Granted::new(worker.granted.clone()),
+            ahead: Granted::new(worker.ahead.clone()),
+            connection_ahead: 0,
+            burst: Burst::default(),
+            has_waited: false,
             came: None,
             has_late_wakes: false,
             undriven: None,
@@ -298,6 +318,7 @@ impl Http2 {
         self.counted -= active.counted;
         self.stalled.change(active.counted_stalled, 0);
         self.granted.take_back(active.granted);
+        self.take_back_ahead(active.ahead);
         self.is_to_grant |= active.granted > 0;
         if active.scheduled {
             self.schedule.remove(stream);

@@ -1,0 +1,158 @@
+//! Lets a peer send further ahead if the way to it is long.
+//!
+//! With a window of 64 KiB, a peer sends 64 KiB per round trip: over 100 ms, 640 KB/s. The windows of a stream and of its
+//! connection are therefore widened while the reader of the body keeps up: at once by what is left of a body whose length was
+//! announced, otherwise fourfold each time that the peer has waited for a window. The peers may use all that they are given
+//! at any time, so the windows of all connections of a worker share [`AHEAD_BYTES`], of which each stream gets at most half of what
+//! is left.
+
+use super::streams::Http2;
+use crate::body::held_in_all;
+use crate::connection::out::Out;
+use crate::exchange::HELD_BYTES;
+use crate::service::Service;
+use crate::worker::WorkerContext;
+use highwire_proto::h2::StreamRef;
+
+/// The most bytes by which the windows of all HTTP/2 connections of a worker are wider than usual, and the part of the memory
+/// budget that this may be.
+const AHEAD_BYTES: usize = 16 * 1024 * 1024;
+const AHEAD_PART: usize = 32;
+
+/// The least number of bytes by which a window is widened, unless all of a body then fits.
+const LEAST_BYTES: usize = 16 * 1024;
+
+/// The time in nanoseconds after which received bytes are preceded by a pause. On one machine and in one room, a peer hears
+/// sooner that it may send more.
+const PAUSE: u64 = 2_000_000;
+
+/// The bytes that have come without a pause.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Burst {
+    bytes: u32,
+    /// The moment at which bytes came or were given back to the peer last, in nanoseconds.
+    last: u64,
+}
+
+impl Burst {
+    /// Counts received bytes. After a pause, returns the number of bytes that had come before it.
+    fn count(&mut self, bytes: usize, now: u64) -> Option<u32> {
+        let before = (now.saturating_sub(self.last) >= PAUSE).then(|| std::mem::take(&mut self.bytes));
+        self.bytes = self.bytes.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        self.last = now;
+        before
+    }
+}
+
+/// Returns true if a peer that has sent so many bytes before a pause has probably waited for a window of this size. The peer
+/// gets used-up bytes back when they are half of the window, so that it may have had only as many.
+fn has_filled(before: u32, size: u32) -> bool {
+    before >= size / 8 * 3
+}
+
+impl Http2 {
+    /// Records that body bytes have come.
+    pub(in crate::connection) fn note_burst(
+        &mut self,
+        stream: StreamRef,
+        bytes: usize,
+        worker: &WorkerContext<impl Service>,
+    ) {
+        let now = worker.now.nanoseconds;
+        if let Some(before) = self.burst.count(bytes, now) {
+            self.has_waited |= has_filled(before, self.http.connection_window());
+        }
+        let Some(before) = self.get(stream).and_then(|active| active.burst.count(bytes, now)) else { return };
+        let Some((size, _)) = self.http.stream_window(stream) else { return };
+        if has_filled(before, size)
+            && let Some(active) = self.get(stream)
+        {
+            active.has_waited = true;
+        }
+    }
+
+    /// Widens the windows for a body whose reader has just taken all that has come, if the peer needs that.
+    pub(in crate::connection) fn look_ahead(
+        &mut self,
+        stream: StreamRef,
+        worker: &WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        let now = worker.now.nanoseconds;
+        self.burst.last = now;
+        let connection_waited = std::mem::take(&mut self.has_waited);
+        let Some(active) = self.get(stream) else { return };
+        active.burst.last = now;
+        let (has_waited, is_new) = (std::mem::take(&mut active.has_waited), active.ahead == 0);
+        let Some((size, lacks)) = self.http.stream_window(stream) else { return };
+        let output = &mut out.queue.output;
+        if connection_waited {
+            let size = self.http.connection_window();
+            let more = self.room_ahead(size as usize, size, worker);
+            if more > 0 && self.http.widen_connection(more, output) {
+                self.connection_ahead += more;
+                self.ahead.add(more as usize);
+            }
+        }
+        let wanted = match lacks {
+            Some(lacks) if is_new || has_waited => usize::try_from(lacks).unwrap_or(usize::MAX),
+            None if has_waited => 3 * size as usize,
+            _ => 0,
+        };
+        let more = self.room_ahead(wanted, size, worker);
+        if more > 0 && self.http.widen_connection(more, output) {
+            self.http.widen(stream, more, output);
+            self.ahead.add(more as usize);
+            if let Some(active) = self.get(stream) {
+                active.ahead += more;
+            }
+        }
+    }
+
+    /// Returns the number of bytes, at most `wanted`, by which a window of `size` bytes may be widened.
+    fn room_ahead(&self, wanted: usize, size: u32, worker: &WorkerContext<impl Service>) -> u32 {
+        if wanted == 0 || held_in_all() > HELD_BYTES {
+            return 0;
+        }
+        let all = AHEAD_BYTES.min(worker.shared.budget.limit() / AHEAD_PART);
+        let left = all.saturating_sub(self.ahead.in_all()) / 2;
+        let most = worker.rules.http2.most_window.saturating_sub(size) as usize;
+        let more = wanted.min(left).min(most);
+        if more < wanted.min(LEAST_BYTES) { 0 } else { u32::try_from(more).unwrap_or(0) }
+    }
+
+    /// Gives back what the windows were widened for a stream, because its body has ended.
+    pub(in crate::connection) fn end_ahead(&mut self, stream: StreamRef) {
+        let given = self.get(stream).map_or(0, |active| std::mem::take(&mut active.ahead));
+        self.take_back_ahead(given);
+    }
+
+    /// Narrows the connection's window by what it was widened for a stream.
+    pub(super) fn take_back_ahead(&mut self, given: u32) {
+        if given > 0 {
+            self.http.narrow_connection(given);
+            self.ahead.take_back(given as usize);
+        }
+    }
+
+    /// Gives back what the connection's window was widened for all streams, because none is open.
+    pub(in crate::connection) fn end_connection_ahead(&mut self) {
+        let given = std::mem::take(&mut self.connection_ahead);
+        self.take_back_ahead(given);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_has_waited_if_a_pause_follows_half_of_its_window() {
+        let mut burst = Burst::default();
+        assert_eq!(burst.count(100, 5 * PAUSE), Some(0), "what comes first follows a pause");
+        assert_eq!(burst.count(200, 6 * PAUSE - 1), None);
+        assert_eq!(burst.count(10, 7 * PAUSE), Some(300));
+        assert_eq!(burst.count(10, 9 * PAUSE), Some(10));
+        assert!(has_filled(300, 800) && !has_filled(299, 800) && has_filled(u32::MAX, u32::MAX));
+    }
+}
