@@ -7,8 +7,10 @@ use crate::budget;
 use crate::context;
 use bytes::Bytes;
 use highwire_io::Instant;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The most bytes that a worker keeps, and the part of the memory budget that it keeps at most.
@@ -117,7 +119,41 @@ pub fn keep(buffer: Vec<u8>) {
 /// least half full.
 pub fn share(buffer: Vec<u8>) -> Bytes {
     let is_full = buffer.capacity() / 2 <= buffer.len();
-    if is_full && buffer.capacity() >= LEAST_BYTES { Bytes::from_owner(Shared(buffer)) } else { buffer.into() }
+    if !is_full || buffer.capacity() < LEAST_BYTES {
+        return buffer.into();
+    }
+    living().insert(buffer.as_ptr().addr(), (buffer.len(), None));
+    Bytes::from_owner(Shared(buffer))
+}
+
+/// The buffers that are [shared](share), by their addresses: their lengths, and who is charged for each.
+static LIVING: Mutex<BTreeMap<usize, (usize, Option<usize>)>> = Mutex::new(BTreeMap::new());
+
+fn living() -> MutexGuard<'static, BTreeMap<usize, (usize, Option<usize>)>> {
+    LIVING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns true if `holder` must be charged for bytes: only it holds them, or it is the first who asks for a buffer that was
+/// [shared](share), of which `Bytes` cannot tell how many hold it. A holder is a number that others do not have.
+pub(crate) fn is_own(bytes: &Bytes, holder: usize) -> bool {
+    if bytes.is_unique() {
+        return true;
+    }
+    if bytes.len() < LEAST_BYTES / 2 {
+        return false;
+    }
+    let (mut living, at) = (living(), bytes.as_ptr().addr());
+    match living.range_mut(..=at).next_back() {
+        Some((begin, (length, charged))) if at < begin + *length => *charged.get_or_insert(holder) == holder,
+        _ => false,
+    }
+}
+
+/// Returns a number that no other holder has.
+pub(crate) fn new_holder() -> usize {
+    static LAST: AtomicUsize = AtomicUsize::new(0);
+    // Odd numbers are neither addresses nor those of sockets with a generation.
+    LAST.fetch_add(2, Ordering::Relaxed) | 1
 }
 
 /// A buffer that a worker keeps when it is dropped.
@@ -131,6 +167,7 @@ impl AsRef<[u8]> for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        living().remove(&self.0.as_ptr().addr());
         keep(std::mem::take(&mut self.0));
     }
 }
@@ -168,5 +205,18 @@ mod tests {
         kept.let_go(at(12));
         assert_eq!(kept.due(), None);
         assert_eq!((kept.buffers.len(), kept.bytes), (0, 0));
+    }
+
+    #[test]
+    fn one_holder_is_charged_for_a_shared_buffer() {
+        let bytes = share(vec![1; MIB]);
+        let part = bytes.slice(MIB / 2..);
+        assert!(is_own(&bytes, 7) && is_own(&part, 7), "the first who asks");
+        assert!(!is_own(&bytes, 8) && !is_own(&part, 8));
+        drop((bytes, part));
+        let (own, short) = (Bytes::from(vec![1; MIB]), Bytes::from_static(b"short"));
+        assert!(is_own(&own, 8) && !is_own(&short, 8));
+        let other = own.clone();
+        assert!(!is_own(&own, 8) && !is_own(&other, 9), "nobody knows who holds the most of these");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::BoxError;
 use crate::file_part::{FilePart, Step};
+use crate::memory;
 use bytes::Bytes;
 use futures_core::Stream;
 use std::pin::Pin;
@@ -70,7 +71,7 @@ impl BodyStream {
 
     /// Creates a body of bytes, which are sent in parts.
     pub fn of(bytes: Bytes) -> BodyStream {
-        BodyStream::There { own: bytes.is_unique(), bytes }
+        BodyStream::There { own: memory::is_own(&bytes, memory::new_holder()), bytes }
     }
 
     /// Returns the number of bytes that are held only for this body or are being read for it, as far as the engine and

@@ -1,5 +1,6 @@
 //! The bytes and operations that a connection queues while it handles one event.
 
+use crate::memory;
 use crate::secure::Secure;
 use bytes::Bytes;
 use highwire_io::{Op, Queue, SocketId};
@@ -101,7 +102,8 @@ impl<'q> Out<'q> {
             Some(tls) => tls.sealed(&bytes),
             None => bytes,
         };
-        let own = if bytes.is_unique() { bytes.len() } else { 0 };
+        let holder = (socket.index as usize) << 32 | socket.generation as usize;
+        let own = if memory::is_own(&bytes, holder) { bytes.len() } else { 0 };
         self.queue.push(Op::SendBytes { socket, bytes });
         own
     }

@@ -12,6 +12,7 @@ use crate::exchange::carrier::Sent;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::exchange::{Exchange, Waits};
 use crate::fields::is_sent_without_connection;
+use crate::memory;
 use crate::quiet;
 use crate::request::BodyUse;
 use crate::response::{Content, Response};
@@ -83,7 +84,7 @@ impl Transport {
                     let active = http2.active(stream, worker);
                     (active.due, active.waits, active.sent_before) = (write_due, Waits::Write, all);
                     // The whole body stays in memory until its last byte is sent.
-                    active.lent = if bytes.is_unique() { bytes.len() } else { 0 };
+                    active.lent = if memory::is_own(&bytes, active.holder()) { bytes.len() } else { 0 };
                     active.pending = bytes.slice(sent..);
                     active.exchange.outgoing.begin();
                     http2.schedule(stream);

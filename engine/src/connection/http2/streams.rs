@@ -6,6 +6,7 @@ use crate::body::HeldBytes;
 use crate::client;
 use crate::deadline::NEVER;
 use crate::exchange::{Exchange, Intake, Waits};
+use crate::memory;
 use crate::service::Service;
 use crate::spares::Spares;
 use crate::worker::WorkerContext;
@@ -131,6 +132,11 @@ thread_local! {
 }
 
 impl Active {
+    /// Returns the number by which the stream is [charged](memory::is_own) for shared bytes.
+    pub(in crate::connection) fn holder(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     /// Returns true if the response has begun.
     pub(in crate::connection) fn is_answered(&self) -> bool {
         self.exchange.outgoing.has_begun()
@@ -144,7 +150,7 @@ impl Active {
     /// Returns the number of pending bytes, or 0 if other owners share them, because they are then not held for this
     /// peer alone.
     fn pending_bytes(&self) -> usize {
-        if self.pending.is_unique() { self.pending.len() } else { 0 }
+        if memory::is_own(&self.pending, self.holder()) { self.pending.len() } else { 0 }
     }
 
     /// Returns the number of answer bytes that wait for the peer to open a window, with the charge for the stream; 0 if
