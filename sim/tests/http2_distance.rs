@@ -123,3 +123,18 @@ fn all_peers_together_may_send_a_bounded_number_of_bytes_ahead() {
     assert!(play.most <= sent + 100 * 64 * 1024, "{} bytes are charged", play.most);
     play.end();
 }
+
+#[test]
+fn a_reader_that_stops_does_not_keep_the_window_of_others() {
+    // The second body has not ended when it fills its window.
+    for bytes in [4_000_000, 40_000_000] {
+        let mut play = play();
+        upload(&mut play, 0, "/first", bytes, true);
+        (0..5).for_each(|_| play.round_trip(ROUND_TRIP));
+        assert!(bytes - play.peers[0].unsent() > 3_000_000, "the windows were not widened");
+        let stream = upload(&mut play, 0, "/upload", 1_000_000, true);
+        let count = round_trips(&mut play, stream, 1_000_000);
+        assert!(count <= 30, "{bytes} bytes that are not read: {count} round trips");
+        play.end();
+    }
+}

@@ -200,7 +200,7 @@ impl Connection {
             last: 0,
             next: if role == Role::Client { 1 } else { 2 },
             going: None,
-            receive: ReceiveWindow::new(bounds.connection_window.max(FIRST_WINDOW)),
+            receive: ReceiveWindow::new(bounds.connection_window.max(FIRST_WINDOW)).with_steady_steps(),
             decoder: hpack::Decoder::new(hpack::DEFAULT_TABLE_BYTES),
             acknowledged: false,
             unknown_used: 0,

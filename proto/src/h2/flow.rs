@@ -49,17 +49,25 @@ pub(super) struct ReceiveWindow {
     size: u32,
     /// The number of used-up bytes that are not given back to the peer, because the window was narrowed.
     owed: u32,
+    /// The most used-up bytes that wait to be given back.
+    step: u32,
 }
 
 impl ReceiveWindow {
     pub(super) const fn new(size: u32) -> ReceiveWindow {
-        ReceiveWindow { left: size as i32, used: 0, size, owed: 0 }
+        ReceiveWindow { left: size as i32, used: 0, size, owed: 0, step: u32::MAX }
+    }
+
+    /// Makes the window give used-up bytes back when they are half of its present size, even after it was widened: what one
+    /// reader does not take of a wide window must not keep the bytes of others.
+    pub(super) const fn with_steady_steps(self) -> ReceiveWindow {
+        ReceiveWindow { step: self.size / 2, ..self }
     }
 
     /// Creates a window for a peer that may not know its size yet (RFC 9113 section 6.9.2).
     pub(super) const fn before_settings(size: u32) -> ReceiveWindow {
         let left = if size < FIRST_WINDOW { FIRST_WINDOW } else { size };
-        ReceiveWindow { left: left as i32, used: 0, size, owed: 0 }
+        ReceiveWindow { left: left as i32, used: 0, size, owed: 0, step: u32::MAX }
     }
 
     /// Takes back the bytes that `before_settings` allowed beyond the initial window, because the peer has acknowledged our
@@ -126,7 +134,7 @@ impl ReceiveWindow {
         let kept = bytes.min(self.owed);
         self.owed -= kept;
         self.used += bytes - kept;
-        if self.used < (self.size / 2).max(1) {
+        if self.used < (self.size / 2).min(self.step).max(1) {
             return None;
         }
         let more = core::mem::take(&mut self.used);

@@ -84,7 +84,7 @@ impl Http2 {
         let Some(active) = self.get(stream) else { return };
         active.burst.last = now;
         let (has_waited, is_new) = (std::mem::take(&mut active.has_waited), active.ahead == 0);
-        let Some((size, lacks)) = self.http.stream_window(stream) else { return };
+        let Some((size, lacks)) = self.http.stream_window(stream) else { return self.end_ahead(stream) };
         let output = &mut out.queue.output;
         if connection_waited {
             let size = self.http.connection_window();
@@ -121,9 +121,11 @@ impl Http2 {
         if more < wanted.min(LEAST_BYTES) { 0 } else { u32::try_from(more).unwrap_or(0) }
     }
 
-    /// Gives back what the windows were widened for a stream, because its body has ended.
+    /// Gives back what the windows were widened for a stream, because its body has ended, unless its reader has not taken all.
+    /// The other streams would then have to do without what it has not taken.
     pub(in crate::connection) fn end_ahead(&mut self, stream: StreamRef) {
-        let given = self.get(stream).map_or(0, |active| std::mem::take(&mut active.ahead));
+        let active = self.get(stream).filter(|active| active.granted > 0 || active.given == 0);
+        let given = active.map_or(0, |active| std::mem::take(&mut active.ahead));
         self.take_back_ahead(given);
     }
 
