@@ -152,7 +152,7 @@ pub(crate) fn is_own(bytes: &Bytes, holder: usize) -> bool {
 /// Returns a number that no other holder has.
 pub(crate) fn new_holder() -> usize {
     static LAST: AtomicUsize = AtomicUsize::new(0);
-    // Odd numbers are neither addresses nor those of sockets with a generation.
+    // It is odd, which neither the addresses of streams nor the numbers of sockets are.
     LAST.fetch_add(2, Ordering::Relaxed) | 1
 }
 

@@ -14,13 +14,7 @@ const ROUND_TRIP: Duration = Duration::from_millis(300);
 fn app() -> App {
     App::new()
         .configure(|config| config.limits.body_bytes = 1 << 30)
-        .post("/upload", async |mut body: Body| {
-            let mut bytes = 0;
-            while let Some(Ok(part)) = body.next().await {
-                bytes += part.len();
-            }
-            bytes.to_string()
-        })
+        .post("/upload", peer::count)
         .post("/whole", |body: Bytes| body.len().to_string())
         .post("/unread", async |body: Body| {
             std::future::pending::<()>().await;

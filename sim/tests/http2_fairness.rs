@@ -72,13 +72,7 @@ fn app() -> App {
             highwire::time::sleep(200 * SECOND).await;
             "waited"
         })
-        .post("/upload", async |mut body: Body| {
-            let mut bytes = 0;
-            while let Some(Ok(part)) = body.next().await {
-                bytes += part.len();
-            }
-            bytes.to_string()
-        })
+        .post("/upload", peer::count)
         .post("/whole", |body: Bytes| body.len().to_string())
         .get("/hangs", hangs)
         .get("/empty", || Response::stream_of(0, empty()))

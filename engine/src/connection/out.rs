@@ -102,7 +102,7 @@ impl<'q> Out<'q> {
             Some(tls) => tls.sealed(&bytes),
             None => bytes,
         };
-        let holder = (socket.index as usize) << 32 | socket.generation as usize;
+        let holder = ((socket.index as usize) << 32 | socket.generation as usize) << 1;
         let own = if memory::is_own(&bytes, holder) { bytes.len() } else { 0 };
         self.queue.push(Op::SendBytes { socket, bytes });
         own

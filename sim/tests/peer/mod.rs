@@ -8,8 +8,8 @@ pub(crate) mod seen;
 pub(crate) mod tunnel;
 pub(crate) mod websocket;
 
-use highwire::App;
 use highwire::server::Worker;
+use highwire::{App, Body};
 use highwire_io::sim::{Arrived, Client, Faults, Network, Simulated};
 use highwire_proto::h2::{self, Bounds, Code, Event, Lent, Request, StreamRef};
 use highwire_proto::{Head, Limits, Role};
@@ -17,6 +17,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+/// A handler that answers with the number of bytes of a body.
+pub(crate) async fn count(mut body: Body) -> String {
+    let mut bytes = 0;
+    while let Some(Ok(part)) = body.next().await {
+        bytes += part.len();
+    }
+    bytes.to_string()
+}
 
 /// The number of consecutive idle turns after which no more progress is expected. A fault may delay progress by a turn,
 /// with odds of at most 1 in 3.

@@ -85,28 +85,31 @@ impl Http2 {
         active.burst.last = now;
         let (has_waited, is_new) = (std::mem::take(&mut active.has_waited), active.ahead == 0);
         let Some((size, lacks)) = self.http.stream_window(stream) else { return self.end_ahead(stream) };
-        let output = &mut out.queue.output;
         if connection_waited {
             let size = self.http.connection_window();
-            let more = self.room_ahead(size as usize, size, worker);
-            if more > 0 && self.http.widen_connection(more, output) {
-                self.connection_ahead += more;
-                self.ahead.add(more as usize);
-            }
+            self.connection_ahead += self.give_ahead(size as usize, size, worker, out);
         }
         let wanted = match lacks {
             Some(lacks) if is_new || has_waited => usize::try_from(lacks).unwrap_or(usize::MAX),
             None if has_waited => 3 * size as usize,
             _ => 0,
         };
-        let more = self.room_ahead(wanted, size, worker);
-        if more > 0 && self.http.widen_connection(more, output) {
-            self.http.widen(stream, more, output);
-            self.ahead.add(more as usize);
-            if let Some(active) = self.get(stream) {
-                active.ahead += more;
-            }
+        let more = self.give_ahead(wanted, size, worker, out);
+        self.http.widen(stream, more, &mut out.queue.output);
+        if let Some(active) = self.get(stream) {
+            active.ahead += more;
         }
+    }
+
+    /// Widens the connection's window by at most `wanted` bytes, if a window of `size` bytes may be widened. Returns the number
+    /// of bytes.
+    fn give_ahead(&mut self, wanted: usize, size: u32, worker: &WorkerContext<impl Service>, out: &mut Out<'_>) -> u32 {
+        let more = self.room_ahead(wanted, size, worker);
+        if more == 0 || !self.http.widen_connection(more, &mut out.queue.output) {
+            return 0;
+        }
+        self.ahead.add(more as usize);
+        more
     }
 
     /// Returns the number of bytes, at most `wanted`, by which a window of `size` bytes may be widened.
