@@ -230,6 +230,10 @@ impl Client {
                     return Err("the stream is over".to_string());
                 }
                 answer.body.extend_from_slice(payload);
+                if !payload.is_empty() {
+                    // Clients give back what they have read.
+                    self.out.extend(window_update(0, payload.len() as u32));
+                }
                 if flags & END_STREAM != 0 {
                     self.answer_ended(stream)?;
                 }

@@ -9,6 +9,7 @@ use highwire_proto::h2::{Bounds, Code};
 use http::{HeaderName, HeaderValue};
 use peer::{Play, SECOND, in_all_weathers};
 use std::time::Duration;
+use testkit::frames::window_update;
 
 fn app() -> App {
     App::new()
@@ -237,6 +238,42 @@ fn an_idle_connection_is_told_and_closed_after_its_time() {
         assert_eq!((seconds, play.peers[0].ended.clone()), (75, Some(Arrived::End)));
         assert_eq!(play.peers[0].goaways(), [(0x7fff_ffff, 0), (1, 0)]);
         play.end();
+    });
+}
+
+#[test]
+fn a_connection_whose_peer_still_takes_the_last_answer_is_not_idle() {
+    const SECONDS: usize = 120;
+    in_all_weathers(|weather| {
+        for gives_back in [true, false] {
+            let mut play = Play::new(app(), weather);
+            // The kernels take the whole answer.
+            play.network.hold(256 * 1024);
+            play.connect(Bounds { stream_window: 1 << 20, connection_window: 1 << 20, ..Bounds::default() });
+            play.peers[0].credits = false;
+            let stream = play.peers[0].get(&format!("/long/{}", SECONDS * 1000));
+            play.peers[0].act();
+            for _ in 0..SECONDS {
+                play.peers[0].takes = 1000;
+                if gives_back {
+                    play.peers[0].out.extend(window_update(0, 1000));
+                }
+                play.pass(1);
+            }
+            play.peers[0].takes = usize::MAX;
+            play.settle();
+            assert_eq!(play.peers[0].ended.is_none(), gives_back);
+            assert!(!gives_back || play.peers[0].answer(stream).ended, "the answer is whole");
+            // The window may be widened further, but this does not keep the connection.
+            let seconds = play.seconds_until(|play| {
+                if play.peers[0].ended.is_none() {
+                    play.peers[0].out.extend(window_update(0, 100_000));
+                }
+                play.peers[0].ended.is_some()
+            });
+            assert!(seconds <= 75 * 5, "{seconds} seconds");
+            play.end();
+        }
     });
 }
 

@@ -215,6 +215,11 @@ impl Connection {
         self.streams.get(stream).is_some_and(|found| found.send.available() > 0)
     }
 
+    /// Returns the number of body bytes that the connection's window allows.
+    pub fn window(&self) -> usize {
+        self.send.available()
+    }
+
     /// Returns the number of body bytes that may be sent now.
     #[inline]
     pub fn capacity(&mut self, stream: StreamRef) -> usize {

@@ -58,7 +58,7 @@ impl Connection {
         if is_quiet {
             http2.http.shrink();
             http2.end_connection_ahead();
-            http2.idle_since.get_or_insert(worker.tick);
+            http2.is_idle_from_now(worker);
         }
         // A request for another protocol waits for the server's settings.
         let awaits_settings =
@@ -162,6 +162,9 @@ impl Connection {
                 http2.look();
                 self.release_if_ended(worker);
                 self.drive_http2(worker, head, out);
+            }
+            Phase::Idle if self.http2.as_mut().is_some_and(|http2| http2.still_takes(worker)) => {
+                self.settle_http2(worker, out);
             }
             _ => {
                 if phase == Phase::Head

@@ -204,6 +204,9 @@ pub(crate) struct Http2 {
     pub(in crate::connection) write_due: u32,
     /// The tick since which the connection has had no request.
     pub(in crate::connection) idle_since: Option<u32>,
+    /// The connection's window for what we send at that tick, and how much of `sent` was the reason for more idle time.
+    idle_window: usize,
+    idle_taken: u64,
     /// The tick at which something was received last, and, after a PING, the tick by which something must be received.
     pub(in crate::connection) heard: u32,
     pub(in crate::connection) pinged: Option<u32>,
@@ -252,6 +255,8 @@ impl Http2 {
             blocked_at: None,
             write_due: NEVER,
             idle_since: None,
+            idle_window: 0,
+            idle_taken: 0,
             heard: NEVER,
             pinged: None,
             counted: 0,
@@ -340,6 +345,28 @@ impl Http2 {
     /// Returns the stream that holds the most memory, if there is a stream.
     pub(in crate::connection) fn largest(&self) -> Option<StreamRef> {
         self.active.iter().flatten().max_by_key(|active| active.held()).map(|active| active.stream)
+    }
+
+    /// Begins the idle time, unless it has begun before.
+    pub(super) fn is_idle_from_now(&mut self, worker: &WorkerContext<impl Service>) {
+        if self.idle_since.is_none() {
+            self.idle_since = Some(worker.tick);
+            self.idle_window = self.http.window();
+        }
+    }
+
+    /// Begins the idle time anew if the peer has given back a part of the connection's window since it began, because such
+    /// a peer still takes what the kernel has taken from us. Each time uses up at least `Timeouts::least_taken` bytes of what
+    /// was sent, so that a peer cannot stay by widening the window.
+    pub(super) fn still_takes(&mut self, worker: &WorkerContext<impl Service>) -> bool {
+        let (least, taken) = (worker.rules.least_taken, self.http.window().saturating_sub(self.idle_window) as u64);
+        let still_takes = taken > 0 && self.idle_taken < self.sent;
+        if still_takes {
+            self.idle_taken += taken.max(least);
+            self.idle_since = None;
+            self.is_idle_from_now(worker);
+        }
+        still_takes
     }
 
     /// Records whether the socket is blocked. A blocked connection parses nothing, so the deadlines of streams that
