@@ -1,6 +1,16 @@
-//! Decides which header fields of a response are sent, by protocol.
+//! Decides which header fields are sent, by protocol.
 
-use http::{HeaderName, header};
+use highwire_proto::Error;
+use http::{HeaderName, HeaderValue, header};
+
+/// Checks the fields of a request of ours. `te` with another value than `trailers` is malformed over HTTP/2 (RFC 9113 section
+/// 8.2.2), and over HTTP/1 it asks for transfer codings that a client here does not decode.
+pub(super) fn check(fields: &[(HeaderName, HeaderValue)]) -> Result<(), Error> {
+    let is_wrong = |(name, value): &(HeaderName, HeaderValue)| {
+        *name == header::TE && !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"trailers")
+    };
+    if fields.iter().any(is_wrong) { Err(Error::InvalidTe) } else { Ok(()) }
+}
 
 /// Returns true for the fields that frame a message or close its connection. The engine writes these fields itself.
 pub(super) fn is_framing(name: &HeaderName) -> bool {

@@ -416,6 +416,7 @@ impl OpenResponse {
                     }
                     break true;
                 }
+                Event::Folded => unreachable!("the server sends no folded lines"),
                 Event::NeedMore | Event::Paused | Event::Closed => break false,
             }
         };

@@ -82,6 +82,7 @@ errors! {
     InvalidReason, Local, 500, "the reason phrase has a byte that is not allowed";
     InvalidRequest, Local, 500, "the request's method, path and protocol cannot be combined";
     InvalidField, Local, 500, "the method, the target or a field to be sent is malformed";
+    InvalidTe, Local, 500, "the field `te` may only have the value `trailers`";
     ReservedField, Local, 500, "the engine writes the fields that frame the message; the caller must not add them";
     LengthMismatch, Local, 500, "the body does not have the announced length";
 }

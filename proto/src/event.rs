@@ -34,6 +34,9 @@ pub enum Event<'b> {
     Head(Length),
     /// An interim response (1xx except 101), client role only. Its head is in the lent `Head`; another head follows.
     Interim,
+    /// The response's head at the front of the window has folded lines, client role only. The caller must replace them by
+    /// [`unfold`](crate::h1::unfold) in a copy of the window and call again.
+    Folded,
     /// Bytes of the body. They lie in the window and count as consumed.
     Data(&'b [u8]),
     /// The end of a body. If `trailers` is true, the lent `Head` holds the trailer fields, with spans into the window.

@@ -38,11 +38,13 @@ fn watch_pieces(role: Role, method: Option<&str>, pieces: &[&[u8]], ends: bool) 
                     return words;
                 }
             };
+            let is_folded = received.event == Event::Folded;
             let stop = matches!(received.event, Event::NeedMore | Event::Paused);
             let answers = matches!(received.event, Event::Head(Length::Empty) | Event::End { .. });
             match received.event {
                 Event::NeedMore | Event::Paused | Event::Closed => {}
                 Event::Head(length) => words.push(format!("{} {length:?}", start(role, &head, &window))),
+                Event::Folded => {}
                 Event::Interim => words.push(format!("interim {}", head.status)),
                 Event::Data(data) => body.extend_from_slice(data),
                 Event::End { trailers } => {
@@ -59,6 +61,9 @@ fn watch_pieces(role: Role, method: Option<&str>, pieces: &[&[u8]], ends: bool) 
             }
             let consumed = received.consumed;
             window.drain(..consumed);
+            if is_folded {
+                highwire_proto::h1::unfold(&mut window);
+            }
             if stop {
                 break;
             }
@@ -210,6 +215,26 @@ fn a_client_reads_interim_responses_and_switches() {
 }
 
 #[test]
+fn a_client_reads_folded_lines() {
+    let input = "HTTP/1.1 103 Early Hints\r\nLink: x;\r\n\ty\r\n\r\n\
+                 HTTP/1.1 200 OK\r\nX: a\r\n b\r\n  c\r\n \r\nContent-Length:\r\n 2\r\n\r\n b";
+    check_client("GET", input, false, &["interim 103", "200 OK Exact(2)", "body \" b\""]);
+    // Any split gives the same, and the fields have spaces in place of the line ends.
+    for at in 0..input.len() {
+        let (first, second) = input.as_bytes().split_at(at);
+        let seen = watch_pieces(Role::Client, Some("GET"), &[first, second], false);
+        assert_eq!(seen, ["interim 103", "200 OK Exact(2)", "body \" b\""], "split at {at}");
+    }
+    let mut unfolded = input.as_bytes().to_vec();
+    highwire_proto::h1::unfold(&mut unfolded);
+    assert!(unfolded.starts_with(b"HTTP/1.1 103 Early Hints\r\nLink: x;  \ty\r\n\r\n"));
+    assert_eq!(unfolded.split_off(54), &input.as_bytes()[54..], "only the first head is changed");
+    // The line after the status line continues nothing, and a server refuses all of them.
+    check_client("GET", "HTTP/1.1 200 OK\r\n X: a\r\n\r\n", false, &["ObsoleteFold"]);
+    check_server("GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n", &["ObsoleteFold"]);
+}
+
+#[test]
 fn a_client_is_told_what_a_server_did_wrong() {
     check_client("GET", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na", true, &["200 OK Exact(2)", "Truncated"]);
     check_client(
@@ -221,6 +246,7 @@ fn a_client_is_told_what_a_server_did_wrong() {
     check_client("GET", "HTTP/2.0 200 OK\r\n\r\n", false, &["UnsupportedVersion"]);
     check_client("GET", "HTTP/1.1 2x0 OK\r\n\r\n", false, &["InvalidStatus"]);
     check_client("GET", "HTTP/1.1 101 Switching Protocols\r\n\r\n", false, &["UnexpectedData"]);
+    check_client("CONNECT", "HTTP/1.1 101 Switching Protocols\r\n\r\n", false, &["UnexpectedData"]);
     check_client("GET", "", true, &["Truncated"]);
 }
 

@@ -106,7 +106,8 @@ impl CookieJar {
         let store = self.store();
         let mut cookies = store.matches(&full(url)?);
         cookies.sort_by_key(|cookie| (std::cmp::Reverse(cookie.path.len()), cookie.name().to_string()));
-        let all: Vec<String> = cookies.iter().map(|cookie| format!("{}={}", cookie.name(), cookie.value())).collect();
+        let pairs = cookies.iter().map(|cookie| format!("{}={}", cookie.name(), cookie.value()));
+        let all: Vec<String> = pairs.filter(|pair| HeaderValue::from_str(pair).is_ok()).collect();
         let mut value = HeaderValue::try_from(all.join("; ")).ok().filter(|value| !value.is_empty())?;
         value.set_sensitive(true);
         Some(value)
@@ -334,5 +335,14 @@ mod tests {
         let again = CookieJar::load(&saved[..]).expect("what was saved");
         assert_eq!(again.get("https://a.example/x/y/z").expect("a URL").expect("cookies"), "c=3; b=1");
         assert!(CookieJar::load(&b"nonsense"[..]).is_err());
+    }
+
+    #[test]
+    fn a_cookie_that_cannot_be_sent_harms_no_other() {
+        let jar = CookieJar::new();
+        jar.set("id=1", "http://a.example/").expect("a URL");
+        jar.set("bad=a\nb", "http://a.example/").expect("a URL");
+        let sent = jar.get("http://a.example/").expect("a URL").expect("a cookie");
+        assert_eq!(sent.to_str().expect("text"), "id=1");
     }
 }

@@ -248,6 +248,7 @@ impl Via {
                 }
                 Event::Head(_) => return Ok(()),
                 Event::Interim => drop(window.drain(..received.consumed)),
+                Event::Folded => h1::unfold(&mut window),
                 _ if window.len() > RESPONSE_BYTES => {
                     return Err(Failure::Proxy("its response is too large".to_string()));
                 }

@@ -13,7 +13,8 @@ use highwire_engine::context;
 use highwire_engine::time::{Sleep, sleep};
 use highwire_io::Instant;
 use highwire_proto::Version;
-use http::Uri;
+use http::{Uri, header};
+use std::borrow::Cow;
 use std::cell::OnceCell;
 #[cfg(feature = "compress")]
 use std::cell::RefCell;
@@ -176,6 +177,16 @@ impl Response {
                 std::str::from_utf8(value).ok().filter(|_| is_text)
             }
         }
+    }
+
+    /// Returns the reference in `Location`. Bytes outside of ASCII, which some servers send, are percent-encoded, as browsers
+    /// do it.
+    pub(super) fn location(&self) -> Option<Cow<'_, str>> {
+        let value = match self.headers.get() {
+            Some(headers) => headers.get(header::LOCATION)?.as_bytes(),
+            None => self.answer.head.field(&self.answer.window, b"location")?,
+        };
+        Some(percent_encoding::percent_encode(value, percent_encoding::CONTROLS).into())
     }
 
     /// Returns the values of all header fields of this name that are printable ASCII.

@@ -48,8 +48,16 @@ impl Client {
             if let Some(jar) = &self.settings.cookies {
                 jar.keep_all(&response.all("set-cookie"), &request.url);
             }
-            let location = response.header("location");
+            let location = response.location();
+            let location = location.as_deref();
             let status = response.status();
+            if status == StatusCode::EXPECTATION_FAILED && request.expects_continue && !request.has_sent_stream {
+                // RFC 9110 section 10.1.1: the request without the expectation may succeed.
+                request.expects_continue = false;
+                figures = response.into_figures();
+                figures.retries += 1;
+                continue;
+            }
             // Another protocol is for this server: as in browsers, a redirect could lead from TLS to a server without.
             if request.upgrade.is_none()
                 && let Some(next) = self.settings.redirects.next(request, status, location, redirects)?
@@ -111,6 +119,8 @@ impl Client {
         let is_idempotent = is_idempotent(&request.method) && request.upgrade.is_none();
         let place = here.place(&request.url, &self.settings, request.upgrade.is_some())?;
         let mut ready = self.prepare(request, &place)?;
+        // A body of bytes that is held back is sent as a stream, but can be copied for another request.
+        let is_once = matches!(ready.content, Content::Stream(_));
         let gate = hold_back(&mut ready, request.expects_continue);
         let mut attempts = 0;
         loop {
@@ -120,7 +130,7 @@ impl Client {
             let result = self.wait(&mut asked, request.on_interim.as_ref(), gate.as_ref()).await;
             let failure = match result {
                 Ok(answer) => {
-                    request.has_sent_stream |= has_stream;
+                    request.has_sent_stream |= is_once;
                     figures.moments = asked.moments();
                     return Ok(answer);
                 }

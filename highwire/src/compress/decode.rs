@@ -85,6 +85,12 @@ impl Decoder {
     }
 
     fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<Step, Fault> {
+        if let (Decoder::Deflate(inflate), Some(&first)) = (&mut *self, input.first())
+            && inflate.total_in() == 0
+            && !begins_zlib(first)
+        {
+            *inflate = Decompress::new(false);
+        }
         match self {
             Decoder::Gzip(inflate) | Decoder::Deflate(inflate) => {
                 let (taken, given) = (inflate.total_in(), inflate.total_out());
@@ -135,6 +141,13 @@ impl Decoder {
         }
         Ok(())
     }
+}
+
+/// Returns true if a body of the coding `deflate` that begins with this byte has the zlib format, as RFC 9110 requires: the
+/// method is 8, with a window of at most 32 KiB (RFC 1950 section 2.2). Some servers and old clients send bare deflate, which
+/// cannot begin with such a byte, apart from a stored block with padding that no encoder writes (RFC 1951 section 3.2.4).
+fn begins_zlib(first: u8) -> bool {
+    first & 0x0f == 8 && first >> 4 <= 7
 }
 
 /// The limits on the output of each decoder of a body.
@@ -370,11 +383,24 @@ mod tests {
             }
             assert_eq!(decoded(plain(&[coding]), &[]), Ok(Vec::new()), "{coding:?}: a body without bytes");
         }
-        // Deflate in RFC 9110 has the zlib format, so bare deflate is malformed.
-        let mut bare = flate2::Compress::new(flate2::Compression::new(6), false);
-        let mut body = Vec::with_capacity(1000);
-        bare.compress_vec(b"hello", &mut body, flate2::FlushCompress::Finish).expect("encoded");
-        assert_eq!(decoded(plain(&[Coding::Deflate]), &[&body]), Err(Fault::Broken));
+    }
+
+    #[test]
+    fn bare_deflate_is_read_as_deflate() {
+        for level in [0, 1, 6, 9] {
+            for text in [&b""[..], b"h", b"hello, hello, hello", &[b'x'; 9000]] {
+                let mut bare = flate2::Compress::new(flate2::Compression::new(level), false);
+                let mut body = Vec::with_capacity(text.len() + 1000);
+                bare.compress_vec(text, &mut body, flate2::FlushCompress::Finish).expect("encoded");
+                for cut in [0, 1, body.len() / 2] {
+                    let (first, second) = body.split_at(cut);
+                    let pieces: Vec<&[u8]> = [first, second].into_iter().filter(|piece| !piece.is_empty()).collect();
+                    assert_eq!(decoded(plain(&[Coding::Deflate]), &pieces).as_deref(), Ok(text), "level {level}");
+                }
+                let longer = [&body[..], b"x"].concat();
+                assert_eq!(decoded(plain(&[Coding::Deflate]), &[&longer]), Err(Fault::Broken), "a byte after the end");
+            }
+        }
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub enum Coding {
     Brotli,
     /// `gzip` (RFC 1952).
     Gzip,
-    /// `deflate`: the zlib format (RFC 1950), not bare deflate.
+    /// `deflate`: the zlib format (RFC 1950). Bare deflate is read, too.
     Deflate,
 }
 

@@ -293,7 +293,7 @@ impl Cookies {
 
     /// Returns the value of the first cookie with that name. Browsers send the cookie with the longest path first.
     ///
-    /// Do not trust the value, because a client can send any value, and a server on another host of the same domain can
+    /// Bytes that are not UTF-8 are replaced by U+FFFD. Do not trust the value, because a client can send any value, and a server on another host of the same domain can
     /// set a cookie with this name.
     pub fn get(&self, name: &str) -> Option<Cow<'_, str>> {
         self.all(name).next()
@@ -343,7 +343,7 @@ impl FromRequest for Cookies {
         let mut sent = String::new();
         for (_, value) in request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("cookie")) {
             sent.push_str(if sent.is_empty() { "" } else { "; " });
-            sent.push_str(std::str::from_utf8(value).unwrap_or_default());
+            sent.push_str(&String::from_utf8_lossy(value));
         }
         Ok(Cookies { sent, changed: Vec::new() })
     }
@@ -378,6 +378,23 @@ mod tests {
             let pairs: Vec<_> = cookies.iter().map(|(name, value)| (name, value.into_owned())).collect();
             let expected: Vec<_> = expected.iter().map(|&(name, value)| (name, value.to_string())).collect();
             assert_eq!(pairs, expected, "{sent}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_harm_no_other_cookie() {
+        let all = |cookies: Cookies| {
+            let pairs: Vec<_> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            pairs.join("; ")
+        };
+        let mut client = crate::testing::Client::new(crate::App::new().get("/", all)).expect("a client");
+        for (sent, expected) in [
+            (&b"id=1; city=Z\xfcrich; z=2"[..], "id=1; city=Z\u{fffd}rich; z=2"),
+            (b"id=1; city=\xe2\x82; z=2", "id=1; city=\u{fffd}; z=2"),
+            (b"id=1; c\xfc=1; z=2", "id=1; z=2"),
+        ] {
+            let answer = client.get("/").header("cookie", sent).header("cookie", "last=3").send();
+            assert_eq!(answer.text(), format!("{expected}; last=3"));
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Browsers write `"`, CR and LF in names as `%22`, `%0D` and `%0A`, and a backslash as itself. Other clients put a
 //! backslash before a quote and before a backslash. The parser accepts both. It accepts `filename*` (RFC 8187), which
-//! RFC 7578 forbids but some clients send, only if there is no `filename`.
+//! RFC 7578 forbids but some clients send. If a part has both names, as from .NET, `filename` wins: it is what readers
+//! that follow RFC 7578, such as a firewall in front, see.
 
 use crate::media::{Parameters, Value, hex, is_token, trim, unescape};
 use bytes::Bytes;
@@ -15,7 +16,6 @@ pub(crate) enum HeadFault {
     Twice,
     Disposition,
     Name,
-    TwoFileNames,
     NotUtf8,
     Encoding,
 }
@@ -27,7 +27,6 @@ impl fmt::Display for HeadFault {
             HeadFault::Twice => "a part has a header field twice",
             HeadFault::Disposition => "a part has no well-formed `Content-Disposition: form-data`",
             HeadFault::Name => "a part has no name",
-            HeadFault::TwoFileNames => "a part has two file names",
             HeadFault::NotUtf8 => "a part's header fields are not UTF-8",
             HeadFault::Encoding => "a part has a transfer encoding, which forms do not use",
         })
@@ -93,8 +92,7 @@ fn names(disposition: &str) -> Result<(String, Option<String>), HeadFault> {
         }
     }
     let file_name = match (file_name, extended) {
-        (Some(_), Some(_)) => return Err(HeadFault::TwoFileNames),
-        (Some(plain), None) => Some(written(plain)),
+        (Some(plain), _) => Some(written(plain)),
         (None, Some(Value::Token(extended))) => Some(decoded(extended).ok_or(HeadFault::Disposition)?),
         (None, Some(Value::Quoted(_))) => return Err(HeadFault::Disposition),
         (None, None) => None,
@@ -185,6 +183,10 @@ mod tests {
             Ok(("a\"b\"\r\nc", Some("C:\\dir\\x\"y"), None)),
         );
         check(&form("name=\"a\"; filename*=utf-8''na%C3%AFve"), Ok(("a", Some("na\u{ef}ve"), None)));
+        // .NET's MultipartFormDataContent sends both.
+        check(&form("name=file; filename=r.jpg; filename*=utf-8''r.jpg"), Ok(("file", Some("r.jpg"), None)));
+        check(&form("name=a; filename*=utf-8''b; filename=c"), Ok(("a", Some("c"), None)));
+        check(&form("name=a; filename=c; filename*=latin1''b"), Ok(("a", Some("c"), None)));
         check(
             "content-TYPE: \t text/plain; x=y \r\nX: y\r\nContent-Transfer-Encoding: BINARY\r\nContent-Disposition: Form-Data ;name=a\r\n",
             Ok(("a", None, Some("text/plain; x=y"))),
@@ -226,7 +228,6 @@ mod tests {
         check(&form("name=\"a"), Err(HeadFault::Disposition));
         check(&form("name=\"a\\\""), Err(HeadFault::Disposition));
         check(&form("name=\"a\" filename=b"), Err(HeadFault::Disposition));
-        check(&form("name=\"a\"; filename=\"b\"; filename*=utf-8''b"), Err(HeadFault::TwoFileNames));
         check(&form("name=\"a\"; filename*=latin1''b"), Err(HeadFault::Disposition));
         check(&form("name=\"a\"; filename*=utf-8''%c"), Err(HeadFault::Disposition));
         check(&form("name=\"a\"; filename*=utf-8''%ff"), Err(HeadFault::Disposition));

@@ -110,6 +110,7 @@ pub(crate) fn over_http1(address: &str, case: &Case, tag: &str, reading: &mut Re
                 at = 0;
                 receive(&mut socket, &mut unread)?;
             }
+            Event::Folded => panic!("the server sends no folded lines"),
             Event::Interim => reading.interim.push(head.status),
             Event::Head(length) => {
                 (reading.status, reading.fields) = (head.status, lines_of_head(&head, window));

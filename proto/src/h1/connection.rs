@@ -255,7 +255,13 @@ impl Connection {
         }
         let parsed = match self.role {
             Role::Server => parse::parse_request(window, limits, head)?,
-            Role::Client => parse::parse_response(window, limits, head)?,
+            Role::Client => match parse::parse_response(window, limits, head) {
+                // A line after the status line that begins with white space continues nothing.
+                Err(Error::ObsoleteFold) if !head.fields.is_empty() => {
+                    return Ok(Received { consumed: 0, event: Event::Folded });
+                }
+                parsed => parsed?,
+            },
         };
         let Some(consumed) = parsed else {
             self.seen = window.len() as u32;

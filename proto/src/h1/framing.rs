@@ -162,6 +162,10 @@ fn content_length(window: &[u8], head: &Head) -> Result<Option<u64>, Error> {
 /// Checks a response's head and fills in `length`, `keep_alive` and `upgrade`, by the rules for responses of RFC 9112
 /// section 6.3. `method` is the request's method.
 pub(super) fn response(window: &[u8], head: &mut Head, method: Method) -> Result<(), Error> {
+    if head.status == 101 && method == Method::Connect {
+        // CONNECT opens a tunnel by a 2xx only (RFC 9110 section 9.3.6).
+        return Err(Error::UnexpectedData);
+    }
     let options = connection_options(window, head);
     head.keep_alive = match head.version {
         Version::Http11 | Version::Http2 => !options.close,

@@ -13,5 +13,5 @@ pub mod state;
 
 pub use connection::Connection;
 pub use encode::{FieldWriter, reason_phrase};
-pub use parse::{parse_request, parse_response, parse_trailers};
+pub use parse::{parse_request, parse_response, parse_trailers, unfold};
 pub use send::{Request, Response};

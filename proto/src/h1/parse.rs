@@ -35,6 +35,26 @@ pub fn parse_trailers(bytes: &[u8], most: u32, limits: &Limits, head: &mut Head)
     scan::with(TrailerSection { bytes, most, limits, head })
 }
 
+/// Replaces the line ends of folded field lines by spaces, in the head of a response at the front of `bytes`, as RFC 9112
+/// section 5.2 requires of a client. All indices stay the same. The head may be incomplete.
+pub fn unfold(bytes: &mut [u8]) {
+    let mut lines = 0;
+    let mut at = 0;
+    while let Some(end) = memchr::memchr(b'\n', &bytes[at..]) {
+        let next = at + end + 1;
+        if bytes[at..next] == *b"\r\n" {
+            return;
+        }
+        lines += 1;
+        let is_folded = matches!(bytes.get(next), Some(b' ' | b'\t')) && bytes[..next].ends_with(b"\r\n");
+        // The second line is the first field, which continues nothing.
+        if is_folded && lines > 1 {
+            bytes[next - 2..next].fill(b' ');
+        }
+        at = next;
+    }
+}
+
 struct RequestHead<'a> {
     bytes: &'a [u8],
     limits: &'a Limits,

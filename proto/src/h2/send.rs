@@ -20,9 +20,11 @@ pub struct FieldWriter<'a> {
 }
 
 impl FieldWriter<'_> {
-    /// Writes a field. The name must be in lower case, and name and value must be valid.
+    /// Writes a field. The name must be in lower case, and name and value must be valid. White space around the value, which
+    /// is not a part of it and is malformed over HTTP/2 (RFC 9113 section 8.2.1), is left out.
     #[inline]
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
+        let value = value.trim_ascii();
         let indexing = if hpack::sensitive(name, value) { Indexing::Never } else { Indexing::Incremental };
         self.encoder.field(name, value, indexing, self.out);
     }

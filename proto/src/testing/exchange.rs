@@ -7,7 +7,7 @@
 
 use super::{FieldText, Oracle, Text, scanners};
 use crate::h1::state::State;
-use crate::h1::{Connection, Request, Response};
+use crate::h1::{Connection, Request, Response, unfold};
 use crate::{Error, Event, Form, Head, Known, Length, Limits, Role, Span, Version};
 use alloc::vec::Vec;
 
@@ -151,7 +151,7 @@ pub(super) fn play(role: Role, script: &Script, pieces: &[&[u8]]) -> Transcript 
 impl Player<'_> {
     /// Reads events until the received bytes hold no more.
     fn receive(&mut self, most: usize) -> Result<(), Error> {
-        let window = core::mem::take(&mut self.window);
+        let mut window = core::mem::take(&mut self.window);
         let mut at = 0;
         for _ in 0..most {
             let rest = &window[at..];
@@ -172,6 +172,13 @@ impl Player<'_> {
                     assert!(received.event == Event::NeedMore || used == 0, "Paused consumes bytes");
                     self.window = window[at..].to_vec();
                     return Ok(());
+                }
+                Event::Folded => {
+                    assert!(self.role == Role::Client && used == 0, "a request's folded lines are an error");
+                    let mut unfolded = window.clone();
+                    unfold(&mut unfolded[at..]);
+                    assert_ne!(unfolded, window, "there are no folded lines");
+                    window = unfolded;
                 }
                 Event::Head(length) => {
                     assert_eq!(length, self.head.length, "the event's length is the head's");

@@ -8,6 +8,7 @@ use crate::connection::out::Out;
 use crate::connection::phase::Phase;
 use crate::exchange::Exchange;
 use crate::exchange::carrier::Carrier;
+use crate::fields::check;
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_proto::{Version, h1};
@@ -27,6 +28,10 @@ impl Connection {
             _ => Version::Http11,
         };
         let request = asking.request();
+        if let Err(error) = check(&request.fields) {
+            drop(request);
+            return asking.fail(Failure::Invalid(error));
+        }
         let is_connect = request.method == Method::CONNECT;
         let sent = self.http.send_request(
             h1::Request {

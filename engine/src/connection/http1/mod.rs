@@ -30,7 +30,8 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) -> usize {
-        let mut at = 0;
+        let (mut at, mut window) = (0, window);
+        let mut unfolded: Vec<u8>;
         // True if body bytes were received since the last call of `body_fed`, which polls the handler once for many
         // parts.
         let mut fed = false;
@@ -114,7 +115,14 @@ impl Connection {
                         return window.len();
                     }
                 }
-                // Only clients receive interim responses.
+                // Only clients receive folded lines and interim responses.
+                Event::Folded => {
+                    self.transport.work.spend(work::CHUNK + work::bytes(window.len()));
+                    let mut copy = window.to_vec();
+                    h1::unfold(&mut copy[at..]);
+                    unfolded = copy;
+                    window = &unfolded;
+                }
                 Event::Interim => {
                     self.transport.work.spend(work::scanned_head(received.consumed, head.fields.len()));
                     self.interim_response(head, rest, worker, out);

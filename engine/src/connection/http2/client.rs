@@ -14,7 +14,7 @@ use crate::exchange::Tunnel;
 use crate::exchange::Waits;
 use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
-use crate::fields::is_sent_without_connection;
+use crate::fields::{check, is_sent_without_connection};
 use crate::raw::Raw;
 use crate::service::Service;
 use crate::worker::WorkerContext;
@@ -131,6 +131,10 @@ impl Transport {
                 return asking.fail(Failure::Invalid(Error::InvalidField));
             }
         };
+        if let Err(error) = check(&request.fields) {
+            drop(request);
+            return asking.fail(Failure::Invalid(error));
+        }
         if protocol.is_some() && !http2.http.takes_protocols() {
             drop(request);
             return asking.fail(Failure::Unsupported("the server does not take other protocols over HTTP/2"));
