@@ -36,10 +36,21 @@ pub enum Kind {
     Full,
     /// Another server has not answered, or not as it should.
     Upstream,
+    /// A request for another protocol is refused.
+    Refused,
 }
 
-const KINDS: [Kind; 8] =
-    [Kind::Abuse, Kind::Memory, Kind::Panic, Kind::Slow, Kind::Mistake, Kind::Failure, Kind::Full, Kind::Upstream];
+const KINDS: [Kind; 9] = [
+    Kind::Abuse,
+    Kind::Memory,
+    Kind::Panic,
+    Kind::Slow,
+    Kind::Mistake,
+    Kind::Failure,
+    Kind::Full,
+    Kind::Upstream,
+    Kind::Refused,
+];
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {

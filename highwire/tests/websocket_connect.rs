@@ -261,6 +261,63 @@ fn wrong_servers_are_errors_that_name_the_reason() {
     }
 }
 
+#[test]
+fn the_connection_of_a_refused_handshake_is_not_used_again() {
+    let url = liar(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", true);
+    for engine in ENGINES {
+        let visitor = visitor(engine);
+        for _ in 0..3 {
+            // The server answers only the first request of each connection.
+            assert_eq!(ask(&visitor, &url), "the server has refused the WebSocket with 403 Forbidden", "{engine:?}");
+        }
+    }
+}
+
+/// Sends an opening request with these fields to a server. Returns the status.
+fn opened(address: &str, fields: &str) -> u16 {
+    let request = format!(
+        "GET /echo HTTP/1.1\r\nHost: app.example\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{fields}\r\n"
+    );
+    let mut stream = testkit::http1::connect(address);
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut line = [0; 12];
+    stream.read_exact(&mut line).unwrap();
+    std::str::from_utf8(&line[9..]).unwrap().parse().unwrap()
+}
+
+#[test]
+fn pages_of_the_own_host_may_open_a_websocket_also_behind_proxies() {
+    let app = App::new()
+        .ws("/echo", echo)
+        .with(highwire::middleware::TrustedProxies::new(["127.0.0.1"]).unwrap().by_forwarded());
+    let server = app.configure(|config| config.workers = 1).listen("127.0.0.1:0").unwrap();
+    let address = server.addresses()[0].to_string();
+    let handle = server.start().unwrap();
+    for (fields, expected) in [
+        ("", 101),
+        ("Origin: https://app.example\r\n", 101),
+        ("Origin: https://evil.example\r\n", 403),
+        ("Origin: https://public.example\r\n", 403),
+        ("Origin: https://public.example\r\nX-Forwarded-Host: public.example\r\n", 101),
+        ("Origin: https://public.example\r\nX-Forwarded-Host: public.example, inner:8080\r\n", 101),
+        ("Origin: https://public.example\r\nForwarded: for=192.0.2.1;host=public.example\r\n", 101),
+        ("Origin: https://public.example\r\nSec-Fetch-Site: same-origin\r\n", 101),
+        ("Origin: https://evil.example\r\nX-Forwarded-Host: public.example\r\n", 403),
+        ("Origin: https://evil.example\r\nForwarded: for=192.0.2.1;host=public.example\r\n", 403),
+        ("Origin: https://evil.example\r\nSec-Fetch-Site: cross-site\r\n", 403),
+        ("Origin: https://a.app.example\r\nSec-Fetch-Site: same-site\r\n", 403),
+        ("Sec-WebSocket-Extensions: permessage-deflate; x=\"y\", z\r\n", 101),
+        ("Sec-WebSocket-Extensions: permessage-deflate; ;\r\n", 400),
+        ("Sec-WebSocket-Extensions:\r\n", 400),
+        ("Sec-WebSocket-Extensions: a\r\nSec-WebSocket-Extensions: b c\r\n", 400),
+    ] {
+        assert_eq!(opened(&address, fields), expected, "{fields:?}");
+    }
+    handle.abort();
+    handle.join().unwrap();
+}
+
 /// The variable that tells the process of the next test that it is the inner one.
 const INNER: &str = "HIGHWIRE_TEST_TRUSTED";
 

@@ -202,6 +202,11 @@ impl Connection {
             }
             return 0;
         }
+        let asking = self.exchange.as_ref().and_then(|exchange| exchange.asking());
+        if asking.is_some_and(|asking| asking.request().upgrade.is_some()) {
+            // A server that has refused another protocol may expect it all the same.
+            self.http.close_after();
+        }
         let mut exchange = H1::new(self, out).with_behind(behind);
         exchange.answered(length, head, seen, worker);
         let used = exchange.used();

@@ -5,10 +5,11 @@ use super::message::{Error, Message};
 use super::receiver::Callbacks;
 use super::socket::{WebSocket, WebSocketSender};
 use super::together::Together;
+use crate::middleware::Forwarded;
 use crate::request::{FromRequest, Request};
-use crate::{Response, Upgrade};
+use crate::{Peer, Response, Upgrade};
 use highwire_io::SocketId;
-use highwire_proto::ws::deflate::{Agreement, extensions};
+use highwire_proto::ws::deflate::{Agreement, extensions, is_list_of_extensions};
 use highwire_proto::ws::{Bounds, Connection, handshake};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use std::future::Future;
@@ -70,6 +71,11 @@ pub struct WebSocketUpgrade {
     proposed: Vec<String>,
     origin: Option<Vec<u8>>,
     authority: String,
+    /// The hosts for which proxies have received the request.
+    forwarded: Vec<String>,
+    /// True if the browser says that the page is of the same origin (`Sec-Fetch-Site`, which no page can set).
+    is_same_origin: bool,
+    peer: Peer,
     origins: Origins,
     /// The values of `Sec-WebSocket-Extensions`, joined by commas.
     extensions: Vec<u8>,
@@ -83,18 +89,19 @@ const VERSION: HeaderName = header::SEC_WEBSOCKET_VERSION;
 
 impl FromRequest for WebSocketUpgrade {
     fn from_request(request: &mut Request<'_>) -> Result<WebSocketUpgrade, Response> {
+        let refused = |request: &Request<'_>, status, text| refused(request.peer(), status, text);
         let is_http2 = request.version() == http::Version::HTTP_2;
         if !is_http2 && request.head.method != highwire_proto::Method::Get {
-            let response = Response::error(StatusCode::METHOD_NOT_ALLOWED, "a WebSocket is opened with GET\n");
+            let response = refused(request, StatusCode::METHOD_NOT_ALLOWED, "a WebSocket is opened with GET\n");
             return Err(response.with_header(header::ALLOW, HeaderValue::from_static("GET")));
         }
         let upgrade = Upgrade::from_request(request)?;
         if !upgrade.proposed().iter().any(|name| name.eq_ignore_ascii_case("websocket")) {
-            let response = Response::error(StatusCode::UPGRADE_REQUIRED, "this needs an upgrade to websocket\n");
+            let response = refused(request, StatusCode::UPGRADE_REQUIRED, "this needs an upgrade to websocket\n");
             return Err(response.with_header(header::UPGRADE, HeaderValue::from_static("websocket")));
         }
         if only(request, VERSION.as_str()) != Some(handshake::VERSION.as_bytes()) {
-            let response = Response::error(StatusCode::UPGRADE_REQUIRED, "Sec-WebSocket-Version must be 13\n");
+            let response = refused(request, StatusCode::UPGRADE_REQUIRED, "Sec-WebSocket-Version must be 13\n");
             return Err(response.with_header(VERSION, HeaderValue::from_static(handshake::VERSION)));
         }
         let accept = if is_http2 { None } else { Some(accept(request)?) };
@@ -102,10 +109,14 @@ impl FromRequest for WebSocketUpgrade {
         for value in request.head.named(request.window, b"sec-websocket-protocol") {
             for token in handshake::tokens(value) {
                 let text = "Sec-WebSocket-Protocol is not a list of tokens\n";
-                proposed.push(token.ok_or_else(|| Response::error(StatusCode::BAD_REQUEST, text))?.to_string());
+                proposed.push(token.ok_or_else(|| refused(request, StatusCode::BAD_REQUEST, text))?.to_string());
             }
         }
         let extensions: Vec<_> = request.head.named(request.window, b"sec-websocket-extensions").collect();
+        let (is_extended, extensions) = (!extensions.is_empty(), extensions.join(&b','));
+        if is_extended && !is_list_of_extensions(&extensions) {
+            return Err(refused(request, StatusCode::BAD_REQUEST, "Sec-WebSocket-Extensions is malformed\n"));
+        }
         Ok(WebSocketUpgrade {
             upgrade,
             accept,
@@ -113,8 +124,11 @@ impl FromRequest for WebSocketUpgrade {
             // A repeated field is no origin that could be allowed.
             origin: request.header("origin").map(|_| only(request, "origin").unwrap_or_default().to_vec()),
             authority: request.authority().to_string(),
+            forwarded: forwarded_hosts(request),
+            is_same_origin: only(request, "sec-fetch-site") == Some(b"same-origin"),
+            peer: request.peer(),
             origins: Origins::Own,
-            extensions: extensions.join(&b','),
+            extensions,
             deflate: None,
             settings: Settings { bounds: Bounds::default(), ping_interval: Some(PING_INTERVAL), subprotocol: None },
             shared: request.connection().filter(|_| is_http2),
@@ -124,9 +138,27 @@ impl FromRequest for WebSocketUpgrade {
 
 /// Returns the value of `Sec-WebSocket-Accept`, or the response to a missing, repeated or invalid key.
 fn accept(request: &Request<'_>) -> Result<[u8; handshake::ACCEPT_BYTES], Response> {
-    only(request, "sec-websocket-key")
-        .and_then(handshake::accept)
-        .ok_or_else(|| Response::error(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key must be 16 bytes in base64, once\n"))
+    only(request, "sec-websocket-key").and_then(handshake::accept).ok_or_else(|| {
+        let text = "Sec-WebSocket-Key must be 16 bytes in base64, once\n";
+        refused(request.peer(), StatusCode::BAD_REQUEST, text)
+    })
+}
+
+/// Logs that a request is refused, and returns the response.
+fn refused(peer: Peer, status: StatusCode, text: &'static str) -> Response {
+    highwire_engine::log!(Refused, info, %peer, %status, "a request to open a WebSocket is refused: {}", text.trim_ascii());
+    Response::error(status, text)
+}
+
+/// Returns the hosts for which proxies have received a request. That the peer is a trusted proxy does not matter here: the
+/// origin is checked because a browser sends its cookies with requests of any page, and no page can set a field of such a
+/// request. Who can set fields can also leave out `Origin`.
+fn forwarded_hosts(request: &mut Request<'_>) -> Vec<String> {
+    let named = request.head.named(request.window, b"x-forwarded-host");
+    let lists = named.filter_map(|value| std::str::from_utf8(value).ok());
+    let mut hosts: Vec<_> = lists.flat_map(|list| list.split(',')).map(|host| host.trim_ascii().to_string()).collect();
+    hosts.extend(request.extensions().get::<Forwarded>().and_then(|forwarded| forwarded.host.clone()));
+    hosts
 }
 
 /// Returns the value of a header field, unless the field is missing or repeated.
@@ -160,7 +192,9 @@ impl WebSocketUpgrade {
     /// Allows pages of an origin to open the connection, in place of those of the request's own host. The origin is
     /// spelled as browsers send it: `https://app.example`, in lower case, with a port unless it is the scheme's default.
     /// By default, only pages of the request's own host may open it, because a browser sends its cookies with the
-    /// request of any page. Requests without `Origin`, which are not from a page, are always allowed.
+    /// request of any page. The own host is that of `Host`, and behind a proxy that of `X-Forwarded-Host` or of `Forwarded`
+    /// from a [trusted proxy](crate::middleware::TrustedProxies); a page is also of the own host if the browser says so in
+    /// `Sec-Fetch-Site`. Requests without `Origin`, which are not from a page, are always allowed.
     pub fn origin(mut self, origin: impl Into<String>) -> WebSocketUpgrade {
         match &mut self.origins {
             Origins::These(origins) => origins.push(origin.into()),
@@ -216,6 +250,8 @@ impl WebSocketUpgrade {
         Fut: Future<Output = ()> + 'static,
     {
         if !self.origin.as_deref().is_none_or(|origin| self.allows(origin)) {
+            let origin = String::from_utf8_lossy(self.origin.as_deref().unwrap_or_default()).into_owned();
+            highwire_engine::log!(Refused, info, peer = %self.peer, origin, host = self.authority, "a request to open a WebSocket is refused: pages of this origin may not open it");
             return Response::error(StatusCode::FORBIDDEN, "pages of this origin may not open this WebSocket\n");
         }
         let (settings, subprotocol) = (self.settings.clone(), self.settings.subprotocol);
@@ -268,7 +304,13 @@ impl WebSocketUpgrade {
         match &self.origins {
             Origins::Any => true,
             Origins::These(origins) => origins.iter().any(|known| known.as_bytes() == origin),
-            Origins::Own => is_of_host(origin, self.authority.as_bytes()),
+            Origins::Own => {
+                if self.is_same_origin {
+                    return true;
+                }
+                let mut hosts = std::iter::once(&self.authority).chain(&self.forwarded);
+                hosts.any(|host| is_of_host(origin, host.as_bytes()))
+            }
         }
     }
 }

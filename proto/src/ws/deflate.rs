@@ -1,6 +1,8 @@
 //! The negotiation of permessage-deflate (RFC 7692 section 7.1). The caller inflates and deflates.
 
+use crate::scan;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt::Write;
 
 /// The name of the extension.
@@ -51,6 +53,40 @@ pub struct Extension {
     limits_server: bool,
     /// True if the element contains `client_max_window_bits`. Only then may the server limit the client's window.
     limits_client: bool,
+}
+
+/// Returns true if a `Sec-WebSocket-Extensions` follows its grammar (RFC 6455 section 9.1): a list of extensions, each a
+/// token with parameters. A value may be quoted, and is a token without its quotes. If it does not follow the grammar, the
+/// connection must fail.
+pub fn is_list_of_extensions(list: &[u8]) -> bool {
+    let is_token = |text: &[u8]| !text.is_empty() && text.iter().all(|&byte| scan::is(scan::NAME, byte));
+    let is_parameter = |text: &[u8]| {
+        let (name, value) = match text.iter().position(|&byte| byte == b'=') {
+            Some(at) => (text[..at].trim_ascii_end(), Some(text[at + 1..].trim_ascii_start())),
+            None => (text, None),
+        };
+        let unquoted = |value: &[u8]| match value {
+            // A backslash escapes a character, which must be one of a token.
+            [b'"', quoted @ .., b'"'] => {
+                let mut plain = Vec::new();
+                let mut bytes = quoted.iter();
+                while let Some(&byte) = bytes.next() {
+                    plain.extend(if byte == b'\\' { bytes.next() } else { Some(&byte) });
+                }
+                plain
+            }
+            value => value.to_vec(),
+        };
+        is_token(name) && value.is_none_or(|value| is_token(&unquoted(value)))
+    };
+    // Tokens contain neither commas nor semicolons, so neither do quoted values.
+    let mut elements =
+        list.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty()).peekable();
+    elements.peek().is_some()
+        && elements.all(|element| {
+            let mut parts = element.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+            parts.next().is_some_and(is_token) && parts.all(is_parameter)
+        })
 }
 
 /// Returns the valid elements of a `Sec-WebSocket-Extensions` that are permessage-deflate, in their order. An element
@@ -199,7 +235,6 @@ fn write(parameters: Parameters, is_offer: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     fn wishes(server_takeover: bool, client_takeover: bool, server: u8, client: u8) -> Parameters {
         Parameters { server_takeover, client_takeover, server_window_bits: server, client_window_bits: client }
@@ -208,6 +243,33 @@ mod tests {
     /// The server's answer to a list of offers.
     fn answer(list: &str, wishes: Parameters) -> Option<String> {
         extensions(list.as_bytes(), true).find_map(|offer| offer.accept(wishes)).map(|agreed| agreed.answer())
+    }
+
+    #[test]
+    fn a_list_follows_its_grammar() {
+        for (list, expected) in [
+            ("permessage-deflate", true),
+            (" , permessage-deflate ;client_max_window_bits; a = \"b\" ,, x;y=1", true),
+            ("x; y=\"a\\b\"", true),
+            ("", false),
+            (" , ", false),
+            (";permessage-deflate", false),
+            ("permessage-deflate; ;", false),
+            ("permessage-deflate;", false),
+            ("permessage-deflate; a=", false),
+            ("permessage-deflate; =a", false),
+            ("permessage-deflate; a=\"", false),
+            ("permessage-deflate; a=\"\"", false),
+            ("permessage-deflate; a=\"b c\"", false),
+            ("permessage-deflate; a=\"b, c\"", false),
+            ("permessage-deflate; a=b=c", false),
+            ("x; y=\"a\\\"", false),
+            ("a b", false),
+            ("a, b c", false),
+            ("\u{e9}", false),
+        ] {
+            assert_eq!(is_list_of_extensions(list.as_bytes()), expected, "{list}");
+        }
     }
 
     #[test]
