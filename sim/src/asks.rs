@@ -26,6 +26,8 @@ pub enum Reason {
     Framing,
     /// A name in upper case, which the client writes in lower case.
     Name,
+    /// A value has white space around it, which the client leaves out.
+    Space,
     /// A `Host` beside `:authority`. The client sends one of them.
     Host,
     /// CONNECT and Upgrade, which have tests of their own.
@@ -95,6 +97,9 @@ pub fn ask(request: &Request, outcome: &Outcome) -> Result<Ask, Reason> {
     }
     if ask.fields.iter().chain(&ask.trailers).any(|(name, _)| name.iter().any(u8::is_ascii_uppercase)) {
         return Err(Reason::Name);
+    }
+    if ask.fields.iter().chain(&ask.trailers).any(|(_, value)| value.trim_ascii() != value) {
+        return Err(Reason::Space);
     }
     if ask.fields.iter().any(|(name, _)| name == b"host") {
         return Err(Reason::Host);

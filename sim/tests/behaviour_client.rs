@@ -177,17 +177,27 @@ fn what_the_client_sends_and_what_not() {
     };
     assert_eq!(
         count("http1"),
-        (559, vec![(Reason::Pseudo, 22), (Reason::Target, 36), (Reason::Framing, 65), (Reason::Host, 19)])
+        (
+            557,
+            vec![
+                (Reason::Pseudo, 22),
+                (Reason::Target, 36),
+                (Reason::Framing, 65),
+                (Reason::Space, 2),
+                (Reason::Host, 19)
+            ]
+        )
     );
     assert_eq!(
         count("http2"),
         (
-            188,
+            182,
             vec![
                 (Reason::Pseudo, 70),
                 (Reason::Target, 26),
                 (Reason::Framing, 70),
                 (Reason::Name, 5),
+                (Reason::Space, 6),
                 (Reason::Host, 12),
                 (Reason::Tunnel, 1),
                 (Reason::NoAnswer, 4)

@@ -71,7 +71,8 @@ pub fn is_list_of_extensions(list: &[u8]) -> bool {
                 let mut plain = Vec::new();
                 let mut bytes = quoted.iter();
                 while let Some(&byte) = bytes.next() {
-                    plain.extend(if byte == b'\\' { bytes.next() } else { Some(&byte) });
+                    // Without a character to escape, the backslash stays, which is none of a token.
+                    plain.push(if byte == b'\\' { *bytes.next().unwrap_or(&byte) } else { byte });
                 }
                 plain
             }
