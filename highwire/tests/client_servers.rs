@@ -1,7 +1,5 @@
 //! Responses of other people's servers that are unusual or break a rule, and what the client makes of them.
 
-mod served;
-
 use highwire::StatusCode;
 use highwire::client::{Client, Error, block_on};
 use std::io::{Read, Write};

@@ -268,7 +268,7 @@ fn a_folder_at_the_root_leads_to_no_other_host() {
 #[test]
 fn settings_change_what_is_said_and_served() {
     let place = Place::new("settings");
-    for path in ["index.html", "404.html", "a.css", "assets/b.css", ".well-known/x", "c.Xyz"] {
+    for path in ["index.html", "404.html", "a.css", "assets/b.css", ".hidden/x", "c.Xyz"] {
         place.write(path, path);
     }
     let files = place.files().cache_control("assets/*", "immutable").cache_control("*.css", "no-cache");
@@ -279,7 +279,7 @@ fn settings_change_what_is_said_and_served() {
         ("/static/a.css", 200, "no-cache", "text/css; charset=utf-8", "a.css"),
         ("/static/assets/b.css", 200, "immutable", "text/css; charset=utf-8", "assets/b.css"),
         ("/static/c.Xyz", 200, "", "chemical/x-xyz", "c.Xyz"),
-        ("/static/.well-known/x", 200, "", "application/octet-stream", ".well-known/x"),
+        ("/static/.hidden/x", 200, "", "application/octet-stream", ".hidden/x"),
         ("/static/nothing", 404, "", "text/html; charset=utf-8", "404.html"),
         ("/static/nothing/", 404, "", "text/html; charset=utf-8", "404.html"),
         ("/static/no//name", 404, "", "text/html; charset=utf-8", "404.html"),
@@ -288,7 +288,7 @@ fn settings_change_what_is_said_and_served() {
         let said = (answer.status().as_u16(), answer.header("cache-control"), answer.header("content-type"));
         assert_eq!((said, answer.text()), ((status, cache_control, content_type), body), "{path}");
     }
-    assert_eq!(client(place.files()).get("/static/.well-known/x").send().status(), 404, "hidden by default");
+    assert_eq!(client(place.files()).get("/static/.hidden/x").send().status(), 404, "hidden by default");
     let mut single = client(with_pages.single_page("index.html"));
     for (path, status, body) in [
         ("/static/users/7", 200, "index.html"),
@@ -468,4 +468,45 @@ fn links_within_the_folder_lead_on_and_others_do_not() {
     let page = client.get("/static/").send();
     assert!(page.text().contains("within.txt") && !page.text().contains("up.txt"), "{}", page.text());
     assert!(!page.text().contains("parent"), "{}", page.text());
+}
+
+#[test]
+fn a_folder_that_is_switched_or_made_again_is_noticed() {
+    let place = Place::new("switched");
+    for (folder, text) in [("one", "one"), ("two", "two")] {
+        place.write(&format!("{folder}/a"), text);
+    }
+    let current = place.root().join("current");
+    symlink("one", &current).expect("a link");
+    for cache_bytes in [0, 1 << 20] {
+        let wait = async || highwire::time::sleep(Duration::from_millis(1100)).await;
+        let files = Files::new(&current).cache_bytes(cache_bytes);
+        let mut client = Client::new(App::new().files("/static", files).get("/wait", wait)).expect("an app");
+        let mut text = || {
+            client.get("/wait").send();
+            let answer = client.get("/static/a").send();
+            (answer.status().as_u16(), answer.text().to_string())
+        };
+        assert_eq!(text(), (200, "one".to_string()));
+        symlink("two", place.root().join("next")).expect("a link");
+        fs::rename(place.root().join("next"), &current).expect("another target");
+        assert_eq!(text(), (200, "two".to_string()));
+        // While there is no folder, the old one is served, and it has no files any more.
+        fs::remove_dir_all(place.root().join("two")).expect("the folder can be removed");
+        assert_eq!(text().0, 404);
+        place.write("two/a", "three");
+        assert_eq!(text(), (200, "three".to_string()));
+        fs::remove_file(&current).expect("the link can be removed");
+        assert_eq!(text(), (200, "three".to_string()));
+        symlink("one", &current).expect("a link");
+        assert_eq!(text(), (200, "one".to_string()));
+        place.write("two/a", "two");
+    }
+}
+
+#[test]
+fn a_single_page_that_is_missing_is_an_error_at_the_start() {
+    let place = Place::new("no-single-page");
+    let error = Client::new(App::new().files("/", place.files().single_page("app.html"))).err().expect("an error");
+    assert!(error.to_string().contains("cannot open the single page app.html"), "{error}");
 }

@@ -53,6 +53,15 @@ pub struct Metadata {
     pub number: u64,
 }
 
+/// What a path that led to a folder leads to now, as [`Folder::again`] returns it.
+#[derive(Debug)]
+pub enum Again<F> {
+    /// The same folder.
+    Same,
+    /// Another folder.
+    Other(F),
+}
+
 /// The content of a folder, as [`Folder::list`] returns it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
@@ -94,7 +103,7 @@ mod tests {
     macro_rules! tests_of {
         ($name:ident, $folder:path) => {
             mod $name {
-                use crate::file::{File, Files};
+                use crate::file::{Again, File, Files};
                 use std::ffi::CString;
                 use std::io;
                 use std::os::unix::fs::symlink;
@@ -143,6 +152,26 @@ mod tests {
                     assert_eq!(file.metadata_now().expect("properties of an open file").length, 2);
                     assert_eq!(file.read(&mut buffer, 3).expect("the new end"), 0);
                     assert!(place.folder().open(b"").expect("the folder itself").metadata().is_folder);
+                }
+
+                #[test]
+                fn a_path_that_leads_to_another_folder_is_noticed() {
+                    let place = Place::new("again");
+                    let folder = place.folder();
+                    let root = place.0.join("root");
+                    assert!(matches!(folder.again(&root), Ok(Again::Same)));
+                    assert!(matches!(folder.again_now(&root), Ok(Some(Again::Same) | None)));
+                    std::fs::rename(&root, place.0.join("old")).expect("another name");
+                    assert!(folder.again(&root).is_err());
+                    std::fs::create_dir(place.0.join("new")).expect("a folder");
+                    std::fs::write(place.0.join("new/a"), "new").expect("a file");
+                    symlink("new", &root).expect("a link");
+                    let Ok(Again::Other(other)) = folder.again(&root) else {
+                        panic!("the path leads to another folder")
+                    };
+                    assert_eq!(other.open(b"a").expect("a file").metadata().length, 3);
+                    assert_eq!(folder.open(b"a").expect("a file").metadata().length, 10);
+                    assert!(matches!(folder.again_now(&root), Ok(Some(Again::Other(_)) | None)));
                 }
 
                 #[test]

@@ -63,6 +63,8 @@ pub struct Client {
     pub goaway: Option<u32>,
     /// The number of answered pings.
     pub pongs: usize,
+    /// True if the client gives what it has read back to the connection's window, as real clients do.
+    pub gives_back: bool,
     out: Vec<u8>,
     unread: Vec<u8>,
     decoder: Decoder,
@@ -73,8 +75,13 @@ pub struct Client {
     windows: BTreeMap<u32, i64>,
     waiting: Vec<Waiting>,
     heads: Vec<u32>,
+    /// The number of bytes that were read and not given back to the connection's window.
+    owed: u32,
     next: u32,
 }
+
+/// The least number of bytes that are given back to the connection's window.
+const GIVEN_BACK: u32 = 4096;
 
 /// Encodes fields as HEADERS, followed by CONTINUATION if they do not fit one frame.
 fn headers(stream: u32, fields: &[Field], ends: bool) -> Vec<u8> {
@@ -100,6 +107,7 @@ impl Client {
             heard: BTreeMap::new(),
             goaway: None,
             pongs: 0,
+            gives_back: false,
             out,
             unread: Vec::new(),
             decoder: Decoder::new(4096),
@@ -109,6 +117,7 @@ impl Client {
             windows: BTreeMap::new(),
             waiting: Vec::new(),
             heads: Vec::new(),
+            owed: 0,
             next: 1,
         }
     }
@@ -230,9 +239,9 @@ impl Client {
                     return Err("the stream is over".to_string());
                 }
                 answer.body.extend_from_slice(payload);
-                if !payload.is_empty() {
-                    // Clients give back what they have read.
-                    self.out.extend(window_update(0, payload.len() as u32));
+                self.owed += payload.len() as u32;
+                if self.gives_back && self.owed >= GIVEN_BACK {
+                    self.out.extend(window_update(0, std::mem::take(&mut self.owed)));
                 }
                 if flags & END_STREAM != 0 {
                     self.answer_ended(stream)?;

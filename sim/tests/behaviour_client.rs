@@ -191,13 +191,13 @@ fn what_the_client_sends_and_what_not() {
     assert_eq!(
         count("http2"),
         (
-            182,
+            180,
             vec![
                 (Reason::Pseudo, 70),
                 (Reason::Target, 26),
-                (Reason::Framing, 70),
+                (Reason::Framing, 69),
                 (Reason::Name, 5),
-                (Reason::Space, 6),
+                (Reason::Space, 9),
                 (Reason::Host, 12),
                 (Reason::Tunnel, 1),
                 (Reason::NoAnswer, 4)

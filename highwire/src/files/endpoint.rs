@@ -7,6 +7,7 @@ use super::cache::{Cache, Known};
 use super::entry::{Entry, Standing};
 use super::load::{Found, Look, Moment, Obstacle, Patience};
 use super::name::Name;
+use super::root::{self, Looked, Root};
 use crate::handler::{Endpoint, Route};
 use crate::request::{BodyUse, Request};
 use crate::response::Overloaded;
@@ -14,6 +15,7 @@ use crate::shared::Shared;
 use crate::{IntoResponse, Response, StatusCode};
 use highwire_engine::Outcome;
 use highwire_engine::{Asked, context};
+use highwire_io::file::Folder;
 use http::{HeaderValue, header};
 use slab::Slab;
 use std::cell::RefCell;
@@ -31,20 +33,22 @@ impl Route for FilesRoute {
     }
     fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
         let site = self.0.clone();
-        Box::new(FilesEndpoint { cache: RefCell::new(Cache::new(site.cache_bytes)), waiting: RefCell::default(), site })
+        let (cache, root) = (RefCell::new(Cache::new(site.cache_bytes)), Root::of(&site));
+        Box::new(FilesEndpoint { cache, root, waiting: RefCell::default(), site })
     }
 }
 
 /// The route of a folder in one worker.
 struct FilesEndpoint {
     site: Arc<Site>,
+    root: Root,
     cache: RefCell<Cache>,
     waiting: RefCell<Slab<Waiting>>,
 }
 
-/// A request that waits for a look on the blocking pool.
+/// A request that waits for a look on the blocking pool. The look may have found another folder to serve.
 struct Waiting {
-    asked: Asked<Result<Found, Obstacle>>,
+    asked: Asked<(Option<Arc<Folder>>, Result<Found, Obstacle>)>,
     case: Case<'static>,
     location: Option<HeaderValue>,
 }
@@ -79,10 +83,15 @@ impl FilesEndpoint {
         stays.then_some(entry)
     }
 
+    /// Forgets all entries, because another folder is served now.
+    fn forget(&self) {
+        *self.cache.borrow_mut() = Cache::new(self.site.cache_bytes);
+    }
+
     /// Compares a stale entry with the folder. Returns true if the entry may still be served.
     fn stays(&self, name: &Name<'_>, entry: &Entry, shared: &Shared) -> bool {
         let now = context::now();
-        match entry.standing(self.look(shared)) {
+        match entry.standing(self.look(&self.root.folder(), shared)) {
             Standing::Current => {
                 self.cache.borrow_mut().confirm(&name.0, now);
                 true
@@ -92,9 +101,9 @@ impl FilesEndpoint {
         }
     }
 
-    fn look<'s>(&'s self, shared: &'s Shared) -> Look<'s> {
+    fn look<'s>(&'s self, folder: &'s Folder, shared: &'s Shared) -> Look<'s> {
         let at = Moment { instant: context::now(), date: SystemTime::now() };
-        Look { site: &self.site, open_files: &shared.app.open_files, patience: Patience::None, at }
+        Look { site: &self.site, folder, open_files: &shared.app.open_files, patience: Patience::None, at }
     }
 
     /// Returns the response for the result of a look. Caches a found file if it may be kept.
@@ -132,17 +141,25 @@ impl FilesEndpoint {
 
 impl Endpoint for FilesEndpoint {
     fn call(&self, request: &mut Request<'_>, response: &mut Option<Response>) -> Outcome {
+        let looked = self.root.look(&self.site.path, context::now());
+        if looked == Looked::Other {
+            self.forget();
+        }
         let text = request.params.captures.last(request.params.path);
         let name = Name::parse(text, self.site.hidden);
         let terms = Terms::of(request);
         if let Some(name) = &name
+            && looked != Looked::Cold
             && let Some(entry) = self.cached(name, request.shared)
         {
             *response = Some(answer(entry.variant(terms.wanted), &terms, request.shared));
             return Outcome::Ready;
         }
-        let look = self.look(request.shared);
-        if let Ok(found) = look.find(name.as_ref()) {
+        let folder = self.root.folder();
+        let look = self.look(&folder, request.shared);
+        if looked != Looked::Cold
+            && let Ok(found) = look.find(name.as_ref())
+        {
             let case = Case { name, terms, shared: request.shared.clone() };
             *response = Some(self.finish(found, &case, || location(request)));
             return Outcome::Ready;
@@ -150,8 +167,13 @@ impl Endpoint for FilesEndpoint {
         let (name, terms) = (name.map(Name::into_owned), terms.into_owned());
         let (site, open_files, its) = (self.site.clone(), request.shared.app.open_files.clone(), name.clone());
         let at = look.at;
-        let look =
-            move || Look { site: &site, open_files: &open_files, patience: Patience::Waits, at }.find(its.as_ref());
+        let look = move || {
+            let other = (looked == Looked::Cold).then(|| root::other(&site.path, folder.again(&site.path))).flatten();
+            let folder = other.as_ref().unwrap_or(&folder);
+            let look = Look { site: &site, folder, open_files: &open_files, patience: Patience::Waits, at };
+            let found = look.find(its.as_ref());
+            (other, found)
+        };
         let asked = request.shared.ask(look);
         let location = location(request);
         let case = Case { name, terms, shared: request.shared.clone() };
@@ -172,7 +194,13 @@ impl Endpoint for FilesEndpoint {
         let Waiting { case, location, .. } = all.remove(place as usize);
         drop(all);
         Poll::Ready(match found {
-            Some(Ok(found)) => self.finish(found, &case, || location),
+            Some((other, Ok(found))) => {
+                if let Some(other) = other {
+                    self.root.serve(other);
+                    self.forget();
+                }
+                self.finish(found, &case, || location)
+            }
             // The pool was full, or the look panicked.
             _ => Overloaded.into_response(),
         })

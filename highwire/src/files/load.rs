@@ -9,7 +9,7 @@ use super::open::{Held, OpenFiles};
 use super::{Site, listing};
 use bytes::Bytes;
 use highwire_io::Instant;
-use highwire_io::file::{File, Files, Metadata, Open};
+use highwire_io::file::{File, Files, Folder, Metadata, Open};
 use http::StatusCode;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -106,6 +106,7 @@ pub(super) struct Moment {
 #[derive(Clone, Copy)]
 pub(super) struct Look<'s> {
     pub(super) site: &'s Site,
+    pub(super) folder: &'s Folder,
     pub(super) open_files: &'s Arc<OpenFiles>,
     pub(super) patience: Patience,
     pub(super) at: Moment,
@@ -152,7 +153,7 @@ impl Look<'_> {
             return Err(Obstacle::Cold);
         }
         let is_shown = |name: &[u8]| listing::is_shown(name, self.site.hidden);
-        let listing = self.site.folder.list(path, listing::MOST_ITEMS, is_shown)?;
+        let listing = self.folder.list(path, listing::MOST_ITEMS, is_shown)?;
         Ok(Found::Listing(listing::page(path, listing)))
     }
 
@@ -187,8 +188,8 @@ impl Look<'_> {
 
     fn open(self, path: &[u8]) -> Result<Open, Obstacle> {
         match self.patience {
-            Patience::Waits => Ok(self.site.folder.open(path)?),
-            Patience::None => self.site.folder.open_now(path)?.ok_or(Obstacle::Cold),
+            Patience::Waits => Ok(self.folder.open(path)?),
+            Patience::None => self.folder.open_now(path)?.ok_or(Obstacle::Cold),
         }
     }
 
@@ -287,7 +288,13 @@ mod tests {
         for (seconds, is_weak) in [(0, true), (1, true), (2, false)] {
             let instant = Instant { nanoseconds: seconds };
             let at = Moment { instant, date: date + Duration::from_secs(seconds) };
-            let look = Look { site: &site, open_files: &OpenFiles::new(4), patience: Patience::Waits, at };
+            let look = Look {
+                site: &site,
+                folder: &site.folder,
+                open_files: &OpenFiles::new(4),
+                patience: Patience::Waits,
+                at,
+            };
             let Ok(Found::File(source)) = look.find(Some(&name)) else { panic!("the file was not found") };
             assert_eq!(source.looked_at.instant, instant);
             let entry = Entry::new(source, &site);

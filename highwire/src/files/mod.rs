@@ -16,10 +16,12 @@ pub(crate) mod media_type;
 mod name;
 pub(crate) mod open;
 pub(crate) mod range;
+mod root;
 pub(crate) mod validators;
 
 use crate::handler::Route;
 use crate::{Error, HeaderValue, Response, Result, StatusCode};
+use highwire_io::file::Folder;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -65,8 +67,9 @@ pub struct Files {
 const CACHE_BYTES: usize = 16 << 20;
 
 impl Files {
-    /// Serves the files of a folder. [`App::files`](crate::App::files) opens the folder; if the path later leads to
-    /// another folder, the opened one is still served.
+    /// Serves the files of a folder. [`App::files`](crate::App::files) opens the folder. If the path later leads to another
+    /// folder, such as a link that a deployment switches, each worker serves that one after a second at most. While it
+    /// leads nowhere, the old folder is served.
     pub fn new(folder: impl Into<PathBuf>) -> Files {
         Files {
             folder: folder.into(),
@@ -100,7 +103,8 @@ impl Files {
         self
     }
 
-    /// Also serves files and folders whose names begin with a dot.
+    /// Also serves files and folders whose names begin with a dot. Those of `.well-known` (RFC 8615) in the folder are always
+    /// served.
     pub fn hidden(mut self) -> Files {
         self.hidden = true;
         self
@@ -170,7 +174,9 @@ impl From<PathBuf> for Files {
 
 /// A folder to serve, with its checked settings. All workers share it.
 struct Site {
-    folder: highwire_io::file::Folder,
+    /// The path of the folder, and the folder to which it led at the start.
+    path: PathBuf,
+    folder: Arc<Folder>,
     index: Option<Vec<u8>>,
     has_listing: bool,
     hidden: bool,
@@ -184,7 +190,7 @@ struct Site {
 
 impl Site {
     fn open(files: Files) -> Result<Site> {
-        let folder = highwire_io::file::Folder::open(&files.folder).map_err(|error| {
+        let folder = Folder::open(&files.folder).map_err(|error| {
             let text = format!("cannot open the folder {}: {error}", files.folder.display());
             Error::System(std::io::Error::new(error.kind(), text))
         })?;
@@ -195,8 +201,15 @@ impl Site {
             });
             checked.collect()
         };
-        let pages = files.single_page.iter().chain(files.error_pages.iter().map(|(_, page)| page));
-        for page in pages {
+        if let Some(page) = &files.single_page
+            && let Err(error) = highwire_io::file::Files::open(&folder, page.as_bytes())
+        {
+            // Without it, most paths of the application would be 404.
+            let folder = files.folder.display();
+            let text = format!("cannot open the single page {page} in {folder}: {error}");
+            return Err(Error::System(std::io::Error::new(error.kind(), text)));
+        }
+        for (_, page) in &files.error_pages {
             // The page may be added later, and is sent from then on.
             if let Err(error) = highwire_io::file::Files::open(&folder, page.as_bytes()) {
                 let folder = files.folder.display();
@@ -204,7 +217,9 @@ impl Site {
             }
         }
         Ok(Site {
-            folder,
+            // The path counts from the working folder at the start.
+            path: std::path::absolute(&files.folder).unwrap_or(files.folder),
+            folder: Arc::new(folder),
             index: files.index.map(String::into_bytes),
             has_listing: files.has_listing,
             hidden: files.hidden,

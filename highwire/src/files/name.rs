@@ -1,7 +1,8 @@
 //! The path of a request, relative to the folder.
 //!
 //! [`highwire_io::file`] decides where a path leads. This module checks only its spelling: it decodes a path once,
-//! accepts one decoded path for each file, and refuses hidden files in every spelling unless they are to be served.
+//! accepts one decoded path for each file, and refuses hidden files in every spelling unless they are to be served or lie in
+//! `.well-known` (RFC 8615).
 
 use percent_encoding::percent_decode;
 use std::borrow::Cow;
@@ -56,12 +57,13 @@ impl<'p> Name<'p> {
 fn is_name(path: &[u8], hidden: bool) -> bool {
     let segments = path.strip_suffix(b"/").unwrap_or(path);
     // A backslash is a separator on other systems, and some clients treat it as a slash.
-    let is_segment = |segment: &[u8]| match segment {
+    let is_segment = |(number, segment): (usize, &[u8])| match segment {
         b"" | b"." | b".." => false,
+        b".well-known" if number == 0 => true,
         [b'.', ..] if !hidden => false,
         segment => !segment.iter().any(|&byte| byte == b'\\' || byte == 0),
     };
-    path.is_empty() || segments.split(|&byte| byte == b'/').all(is_segment)
+    path.is_empty() || segments.split(|&byte| byte == b'/').enumerate().all(is_segment)
 }
 
 #[cfg(test)]
@@ -90,6 +92,11 @@ mod tests {
             ("...", None),
             (".git/config", None),
             ("a/.b", None),
+            (".well-known/a", Some(".well-known/a")),
+            ("%2ewell-known/", Some(".well-known/")),
+            (".well-known/.a", None),
+            ("a/.well-known/b", None),
+            (".well-knowns/a", None),
             ("a/%2Eb", None),
             ("a%5Cb", None),
             ("a%00", None),

@@ -4,12 +4,14 @@ use super::H1;
 use crate::connection::Connection;
 use crate::connection::out::Out;
 use crate::connection::work;
+use crate::exchange::Exchange;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::request::BodyUse;
 use crate::service::Service;
 use crate::trailers::is_allowed_trailer;
 use crate::worker::WorkerContext;
 use highwire_proto::Head;
+use highwire_proto::h1::state::State;
 use http::{HeaderName, HeaderValue};
 
 impl Connection {
@@ -46,6 +48,18 @@ impl Connection {
         out: &mut Out<'_>,
     ) {
         H1::new(self, out).data(&[], worker);
+    }
+
+    /// Returns true if the reader of the request's body has dropped it, and the rest is too long to drop as it arrives, or of
+    /// a length that is not announced. The connection then closes after the response, which must say so.
+    pub(in crate::connection) fn leaves_body(&self, worker: &WorkerContext<impl Service>) -> bool {
+        let is_let_go = |exchange: &Exchange| exchange.incoming.is_let_go();
+        if self.http.theirs() != State::SendsBody || !self.exchange.as_deref().is_some_and(is_let_go) {
+            return false;
+        }
+        let left = self.http.exact_left();
+        let is_unknown = left == 0 && !self.http.end_is_due();
+        is_unknown || left > worker.shared.config().limits.unread_body_bytes
     }
 
     pub(in crate::connection) fn incoming_is_full(&self) -> bool {

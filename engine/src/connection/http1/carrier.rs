@@ -147,10 +147,8 @@ impl Carrier for H1<'_, '_> {
     }
 
     #[inline]
-    fn admit(&mut self, response: &mut Response, _: &mut WorkerContext<impl Service>) {
-        // A body whose reader has dropped it is not received any more.
-        let leaves_body = self.connection.exchange.as_ref().is_some_and(|exchange| exchange.incoming.is_let_go());
-        if response.close || leaves_body {
+    fn admit(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>) {
+        if response.close || self.connection.leaves_body(worker) {
             self.connection.http.close_after();
         }
         let is_tunnel = matches!(response.content, Content::Switch(_));

@@ -1,6 +1,6 @@
 //! Folders and files through openat2(2) and preadv2(2), which can fail instead of waiting for the disk.
 
-use crate::file::{File, Files, Listing, Metadata};
+use crate::file::{Again, File, Files, Listing, Metadata};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -27,6 +27,36 @@ impl Folder {
         // Fails now if the system lacks openat2, without which no file could be opened later.
         folder.resolve_patiently(b"", libc::O_PATH)?;
         Ok(folder)
+    }
+
+    /// Opens the path of this folder again, because it may be a link that leads elsewhere now, or name a new folder. May wait
+    /// for the disk.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub fn again(&self, path: &Path) -> io::Result<Again<Folder>> {
+        self.or_other(Folder::open(path)?)
+    }
+
+    /// Does the same as [`again`](Self::again) without waiting. Returns `None` if the path may have to be looked up on a disk.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub fn again_now(&self, path: &Path) -> io::Result<Option<Again<Folder>>> {
+        use std::os::unix::ffi::OsStrExt;
+        let path = text(path.as_os_str().as_bytes())?;
+        match open_how(libc::AT_FDCWD, &path, libc::O_PATH | libc::O_DIRECTORY, libc::RESOLVE_CACHED) {
+            Ok(descriptor) => self.or_other(Folder { descriptor }).map(Some),
+            // The kernel may be older than Linux 5.12 and lack RESOLVE_CACHED.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINVAL)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn or_other(&self, other: Folder) -> io::Result<Again<Folder>> {
+        let place = |folder: &Folder| status(&folder.descriptor).map(|stat| (stat.st_dev, stat.st_ino));
+        // While this folder is open, no other gets its number.
+        Ok(if place(self)? == place(&other)? { Again::Same } else { Again::Other(other) })
     }
 
     /// Lists the items of this folder or of one beneath it whose names satisfy `is_wanted`, at most `most` of them.
@@ -90,16 +120,8 @@ impl Folder {
 
     /// Opens a path beneath the folder, with these open flags and additional resolve flags.
     fn resolve(&self, path: &CStr, flags: libc::c_int, resolve: u64) -> io::Result<OwnedFd> {
-        // SAFETY: an all-zero open_how is valid.
-        let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-        how.flags = (flags | libc::O_CLOEXEC) as u64;
-        how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS | resolve;
-        let folder = self.descriptor.as_raw_fd();
-        // SAFETY: the pointers are to a string that ends in NUL and to the struct, with its size. Both outlive the
-        // call.
-        let descriptor =
-            unsafe { libc::syscall(libc::SYS_openat2, folder, path.as_ptr(), &raw const how, size_of_val(&how)) };
-        owned(descriptor as RawFd).map_err(|error| match error.raw_os_error() {
+        let resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS | resolve;
+        open_how(self.descriptor.as_raw_fd(), path, flags, resolve).map_err(|error| match error.raw_os_error() {
             // The path would leave the folder, contains a magic link, or has too many links.
             Some(libc::EXDEV | libc::ELOOP) => io::ErrorKind::PermissionDenied.into(),
             // The path names a socket, or a device that does not exist.
@@ -122,6 +144,18 @@ impl Folder {
         // the lease ends.
         self.resolve(&path, flags, 0)
     }
+}
+
+/// Opens a path that counts from a folder, with these open flags and resolve flags.
+fn open_how(folder: RawFd, path: &CStr, flags: libc::c_int, resolve: u64) -> io::Result<OwnedFd> {
+    // SAFETY: an all-zero open_how is valid.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = (flags | libc::O_CLOEXEC) as u64;
+    how.resolve = resolve;
+    // SAFETY: the pointers are to a string that ends in NUL and to the struct, with its size. Both outlive the call.
+    let descriptor =
+        unsafe { libc::syscall(libc::SYS_openat2, folder, path.as_ptr(), &raw const how, size_of_val(&how)) };
+    owned(descriptor as RawFd)
 }
 
 /// The flags for opening files. Opening a pipe or a device must not wait; `metadata_from` refuses it afterwards.
@@ -263,15 +297,18 @@ fn owned(descriptor: RawFd) -> io::Result<OwnedFd> {
 }
 
 fn metadata(descriptor: &OwnedFd) -> io::Result<Metadata> {
+    metadata_from(&status(descriptor)?)
+}
+
+fn status(descriptor: &OwnedFd) -> io::Result<libc::stat> {
     // SAFETY: an all-zero stat is valid, and the pointer describes it.
-    let stat = unsafe {
+    unsafe {
         let mut stat: libc::stat = std::mem::zeroed();
-        if libc::fstat(descriptor.as_raw_fd(), &mut stat) != 0 {
-            return Err(io::Error::last_os_error());
+        match libc::fstat(descriptor.as_raw_fd(), &mut stat) {
+            0 => Ok(stat),
+            _ => Err(io::Error::last_os_error()),
         }
-        stat
-    };
-    metadata_from(&stat)
+    }
 }
 
 fn metadata_from(stat: &libc::stat) -> io::Result<Metadata> {

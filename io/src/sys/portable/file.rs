@@ -5,7 +5,7 @@
 
 #![cfg_attr(target_os = "linux", expect(unreachable_pub, reason = "Linux compiles this for its tests only"))]
 
-use crate::file::{File, FileHandle, Files, Listing, Metadata};
+use crate::file::{Again, File, FileHandle, Files, Listing, Metadata};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 use std::io;
@@ -25,6 +25,25 @@ impl Folder {
     /// Returns the system's error.
     pub fn open(path: &Path) -> io::Result<Folder> {
         Ok(Folder { dir: Dir::open_ambient_dir(path, ambient_authority())? })
+    }
+
+    /// Opens the path of this folder again, because it may be a link that leads elsewhere now, or name a new folder. May wait
+    /// for the disk.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub fn again(&self, path: &Path) -> io::Result<Again<Folder>> {
+        let other = Folder::open(path)?;
+        let number = |folder: &Folder| Ok::<_, io::Error>(metadata(&folder.dir.dir_metadata()?)?.number);
+        Ok(if number(self)? == number(&other)? { Again::Same } else { Again::Other(other) })
+    }
+
+    /// Returns `None`, because only Linux reports whether a path is in its caches.
+    ///
+    /// # Errors
+    /// Returns no error.
+    pub fn again_now(&self, _: &Path) -> io::Result<Option<Again<Folder>>> {
+        Ok(None)
     }
 
     /// Lists the items of this folder or of one beneath it whose names satisfy `is_wanted`, at most `most` of them.
