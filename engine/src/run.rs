@@ -12,6 +12,7 @@ use crate::trimming::Trimming;
 use crate::{Error, Result};
 use highwire_io::wake::Notifier;
 use highwire_io::{Address, Driver, Listener, Readiness, Uring};
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -52,7 +53,7 @@ impl<M: MakeService> Server<M> {
 
     fn workers(&self) -> usize {
         match self.shared.config().workers {
-            0 => highwire_io::affinity::cpus().len(),
+            0 => highwire_io::affinity::parallelism(),
             workers => workers,
         }
     }
@@ -82,36 +83,70 @@ impl<M: MakeService> Server<M> {
     /// Returns an error if the address is malformed, the system refuses it, or the options are wrong.
     pub fn listen_with(mut self, address: &str, listen: Listen) -> Result<Server<M>> {
         let address = Address::parse(address)?;
-        let config = self.shared.config();
-        if config.engine == Engine::Threads && !listen.is_plain() {
+        self.check(&address, &listen)?;
+        let listener_setup = listen.listener_setup(self.shared.config())?;
+        // `0.0.0.0` and `[::]` with one port are the two families. Alone, `[::]` takes both.
+        let other = |listener: &Listener| match (&address, listener.address()) {
+            (Address::Tcp(one), Address::Tcp(other)) => {
+                is_all(one) && is_all(other) && one.port() == other.port() && one.port() != 0
+            }
+            _ => false,
+        };
+        let place = self.listeners.iter().position(other);
+        let takes_both = |&place: &usize| self.listeners[place].takes_both() && !self.listeners[place].is_inherited();
+        if let Some(place) = place.filter(takes_both) {
+            let both = self.listeners.remove(place).address().clone();
+            self.listeners.insert(place, self.bind(&both, true)?);
+        }
+        let listener = self.bind(&address, place.is_some())?;
+        self.listener_setups.push(listener_setup);
+        self.listeners.push(listener);
+        Ok(self)
+    }
+
+    fn check(&self, address: &Address, listen: &Listen) -> Result<()> {
+        if self.shared.config().engine == Engine::Threads && !listen.is_plain() {
             let problem = "the engine `threads` supports neither TLS nor the PROXY protocol; choose another engine";
             return Err(Error::Setting(format!("cannot listen on {address}: {problem}")));
         }
-        let listener_setup = listen.listener_setup(config)?;
+        Ok(())
+    }
+
+    /// Binds an address, of IPv6 only if `only_v6` is true.
+    fn bind(&self, address: &Address, only_v6: bool) -> Result<Listener> {
+        let config = self.shared.config();
         let several = self.workers() > 1 && config.balance == Balance::ReusePort && config.engine != Engine::Threads;
         let mut options = config.socket.clone();
+        options.only_v6 |= only_v6;
         // Our workers share the port, but another program must not share it by accident. Therefore the first bind is
         // exclusive, and fails if another program listens. A port that the system chooses is free, and is bound only
         // once, because another program could take it between two binds.
         options.reuse_port |= several && matches!(address, Address::Tcp(socket) if socket.port() == 0);
-        let mut listener = Listener::bind(&address, &options)?;
+        let mut listener = Listener::bind(address, &options)?;
         if several && !options.reuse_port && matches!(address, Address::Tcp(_)) {
             let bound = listener.address().clone();
             drop(listener);
             options.reuse_port = true;
             listener = Listener::bind(&bound, &options)?;
         }
-        self.listener_setups.push(listener_setup);
-        self.listeners.push(listener);
-        Ok(self)
+        Ok(listener)
     }
 
     /// Listens on an existing socket, without TLS.
     ///
     /// # Errors
     /// Returns an error if the settings turn off every protocol without TLS.
-    pub fn listen_on(mut self, listener: Listener) -> Result<Server<M>> {
-        self.listener_setups.push(Listen::new().listener_setup(self.shared.config())?);
+    pub fn listen_on(self, listener: Listener) -> Result<Server<M>> {
+        self.listen_on_with(listener, Listen::new())
+    }
+
+    /// Listens on an existing socket with options, such as TLS.
+    ///
+    /// # Errors
+    /// Returns an error if the options are wrong.
+    pub fn listen_on_with(mut self, listener: Listener, listen: Listen) -> Result<Server<M>> {
+        self.check(listener.address(), &listen)?;
+        self.listener_setups.push(listen.listener_setup(self.shared.config())?);
         self.listeners.push(listener);
         Ok(self)
     }
@@ -352,12 +387,18 @@ fn probe_uring() -> std::io::Result<()> {
     probe.join().unwrap_or_else(|_| Err(std::io::Error::other("the probe for io_uring panicked")))
 }
 
+/// Returns true for an address that stands for all addresses of its family.
+fn is_all(address: &SocketAddr) -> bool {
+    address.ip().is_unspecified()
+}
+
 /// Creates a listener for another worker. It has its own queue on the port if possible; otherwise it shares the first
 /// listener's queue.
 fn another(config: &Config, listener: &Listener) -> Result<Listener> {
     match listener.address() {
         address @ Address::Tcp(_) if config.balance == Balance::ReusePort => {
-            let options = highwire_io::Options { reuse_port: true, ..config.socket.clone() };
+            let only_v6 = !listener.takes_both();
+            let options = highwire_io::Options { reuse_port: true, only_v6, ..config.socket.clone() };
             // The bind fails, for example, if an inherited socket was bound without SO_REUSEPORT. The workers then
             // share its queue.
             Ok(Listener::bind(address, &options).or_else(|_| listener.duplicate())?)

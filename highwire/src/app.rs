@@ -308,7 +308,7 @@ impl App {
                 "no listener was inherited (`LISTEN_FDS` is not a positive number, or `LISTEN_PID` is not this process)".to_string(),
             ));
         }
-        for listener in listeners {
+        for (_, listener) in listeners {
             server = server.listen_on(listener)?;
         }
         Ok(server)

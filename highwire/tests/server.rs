@@ -227,3 +227,79 @@ fn a_full_blocking_pool_is_503_and_recovers() {
     handle.shutdown();
     handle.join().expect("the server ends");
 }
+
+/// Returns the first line of the answer to a request, or the error.
+fn asked(address: &str) -> String {
+    let answer = std::net::TcpStream::connect(address).and_then(|mut stream| {
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).map(|_| answer)
+    });
+    answer.map_or_else(|error| error.to_string(), |answer| answer.lines().last().unwrap_or_default().to_string())
+}
+
+#[test]
+fn both_families_may_share_a_port_in_either_order() {
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        eprintln!("not run: this machine has no IPv6");
+        return;
+    }
+    for balance in [Balance::ReusePort, Balance::Handoff] {
+        for v6_first in [false, true] {
+            let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
+            // A port that is free for all addresses, close to one that the system has chosen.
+            let server = (1..50).find_map(|more| {
+                let port = free.port().wrapping_add(more).max(1024);
+                let pair = [format!("0.0.0.0:{port}"), format!("[::]:{port}")];
+                let [one, other] = if v6_first { [&pair[1], &pair[0]] } else { [&pair[0], &pair[1]] };
+                let app =
+                    App::new().get("/", || "hello").configure(|config| (config.workers, config.balance) = (2, balance));
+                let server = app.listen(one).ok()?;
+                Some((port, server.listen(other).expect("the other family")))
+            });
+            let (port, server) = server.expect("a free port");
+            assert_eq!(server.addresses().len(), 2);
+            let handle = server.start().expect("cannot start");
+            for _ in 0..8 {
+                assert_eq!(asked(&format!("127.0.0.1:{port}")), "hello");
+                assert_eq!(asked(&format!("[::1]:{port}")), "hello");
+            }
+            handle.abort();
+            handle.join().expect("cannot stop");
+        }
+    }
+}
+
+#[test]
+fn a_unix_socket_has_the_mode_that_is_set() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let path = std::env::temp_dir().join(format!("highwire-mode-{}", std::process::id()));
+    let listen = |mode, group: &str| {
+        let app = App::new().get("/", || "hello").configure(|config| {
+            config.socket.unix_mode = Some(mode);
+            config.socket.unix_group = Some(group.to_string());
+        });
+        app.listen(&format!("unix:{}", path.display()))
+    };
+    let own = own_group();
+    for mode in [0o600, 0o660, 0o666] {
+        let server = listen(mode, &own.to_string()).expect("an address");
+        let metadata = std::fs::metadata(&path).expect("a socket");
+        assert_eq!((metadata.permissions().mode() & 0o777, metadata.gid()), (mode, own));
+        drop(server);
+        assert!(!path.exists());
+    }
+    let error = listen(0o660, "no-such-group").err().expect("an error").to_string();
+    assert!(error.contains("there is no group \"no-such-group\""), "{error}");
+    assert!(!path.exists());
+}
+
+/// Returns the group of new files of this process.
+fn own_group() -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    let path = std::env::temp_dir().join(format!("highwire-gid-{}", std::process::id()));
+    std::fs::write(&path, "").expect("a file");
+    let group = std::fs::metadata(&path).expect("a file").gid();
+    std::fs::remove_file(&path).expect("the file can be removed");
+    group
+}

@@ -9,6 +9,12 @@ pub fn cpus() -> Vec<usize> {
     system::cpus()
 }
 
+/// Returns the number of CPUs that this process can keep busy: that of [`cpus`], or less if a cgroup's quota allows less.
+pub fn parallelism() -> usize {
+    // The standard library reads the quotas of cgroups, and rounds down.
+    cpus().len().min(std::thread::available_parallelism().map_or(usize::MAX, std::num::NonZero::get))
+}
+
 /// Pins the current thread to one CPU.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use crate::sys::socket::{defer_accept, limit_unsent_bytes};
 use socket2::{Domain, Protocol, SockAddr, Type};
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -100,8 +100,15 @@ pub struct Options {
     pub keep_alive: Option<Duration>,
     /// True to let several listeners share the port, each with its own queue of connections (SO_REUSEPORT).
     pub reuse_port: bool,
-    /// True if an IPv6 listener accepts only IPv6 connections.
+    /// True if an IPv6 listener accepts only IPv6 connections. Otherwise one on all addresses accepts IPv4, too, and is one on
+    /// `0.0.0.0` if the system has no IPv6.
     pub only_v6: bool,
+    /// The permission bits of a unix socket's file, such as `0o660`. Without them, the process's umask decides.
+    pub unix_mode: Option<u32>,
+    /// The owner of a unix socket's file: the name or number of a user, of which most systems let only root choose another.
+    pub unix_user: Option<String>,
+    /// The group of a unix socket's file: its name or number.
+    pub unix_group: Option<String>,
     /// The number of unsent bytes per connection above which the kernel takes no more (TCP_NOTSENT_LOWAT, set on Linux
     /// only). The limit bounds the kernel memory per slow reader, and lets the loop see that a slow reader still reads.
     /// The driver may lift it for large parts of files.
@@ -133,6 +140,9 @@ impl Default for Options {
             keep_alive: Some(Duration::from_secs(60)),
             reuse_port: false,
             only_v6: false,
+            unix_mode: None,
+            unix_user: None,
+            unix_group: None,
             unsent_bytes: Some(64 * 1024),
             defer_accept: None,
         }
@@ -147,6 +157,8 @@ pub struct Listener {
     address: Address,
     /// The path of the socket file to remove, if this listener has created one.
     path: Option<PathBuf>,
+    /// True if the process has inherited the socket.
+    is_inherited: bool,
 }
 
 impl Listener {
@@ -164,27 +176,44 @@ impl Listener {
                 acceptor,
                 address: address.clone(),
                 path: Some(path.clone()),
+                is_inherited: false,
             }),
             Address::Inherited(number) => {
-                system::inherit(*number).map(|(acceptor, address)| Listener { acceptor, address, path: None })
+                let listener = |(acceptor, address)| Listener { acceptor, address, path: None, is_inherited: true };
+                system::inherit(*number).map(listener)
             }
         };
         listener.map_err(named)
     }
 
     /// Returns the listeners that a service manager has passed to this process (`LISTEN_FDS`, `LISTEN_PID`):
-    /// descriptors from 3 on. The result is empty if there are none.
+    /// descriptors from 3 on, each with its name (`LISTEN_FDNAMES`), which may be empty. The result is empty if there are
+    /// none. Call this once, because the listeners own the descriptors.
     ///
     /// # Errors
     /// Returns an error if one of these descriptors is not a listening socket or cannot be set up.
-    pub fn inherited() -> io::Result<Vec<Listener>> {
+    pub fn inherited() -> io::Result<Vec<(String, Listener)>> {
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
+        let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+        let names = names.split(':').map(str::to_string).chain(std::iter::repeat(String::new()));
         match (number("LISTEN_PID"), number("LISTEN_FDS")) {
-            (Some(pid), Some(count)) if pid == std::process::id() => (3..3 + count as i32)
-                .map(|number| Listener::bind(&Address::Inherited(number), &Options::default()))
+            (Some(pid), Some(count)) if pid == std::process::id() => (3..3_i32.saturating_add_unsigned(count))
+                .zip(names)
+                .map(|(number, name)| Ok((name, Listener::bind(&Address::Inherited(number), &Options::default())?)))
                 .collect(),
             _ => Ok(Vec::new()),
         }
+    }
+
+    /// Returns true if the socket is one of IPv6 and accepts IPv4 connections as well.
+    pub fn takes_both(&self) -> bool {
+        let is_v6 = matches!(self.address, Address::Tcp(address) if address.is_ipv6());
+        is_v6 && socket2::SockRef::from(&self.acceptor).only_v6().is_ok_and(|only| !only)
+    }
+
+    /// Returns true if the process has inherited the socket.
+    pub fn is_inherited(&self) -> bool {
+        self.is_inherited
     }
 
     /// Returns the address on which the socket listens, with the port that the system chose if port 0 was requested.
@@ -198,7 +227,8 @@ impl Listener {
     /// # Errors
     /// Returns the system's error.
     pub fn duplicate(&self) -> io::Result<Listener> {
-        Ok(Listener { acceptor: system::duplicate(&self.acceptor)?, address: self.address.clone(), path: None })
+        let (acceptor, address) = (system::duplicate(&self.acceptor)?, self.address.clone());
+        Ok(Listener { acceptor, address, path: None, is_inherited: self.is_inherited })
     }
 
     pub(crate) fn acceptor(&self) -> &Acceptor {
@@ -240,7 +270,14 @@ fn explain(address: &Address, error: &io::Error) -> String {
 }
 
 fn bind_tcp(address: SocketAddr, options: &Options) -> io::Result<Listener> {
-    let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let new = |address| socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP));
+    let (address, socket) = match new(address) {
+        Err(error) => {
+            let Some(address) = without_v6(address, &error).filter(|_| !options.only_v6) else { return Err(error) };
+            (address, new(address)?)
+        }
+        Ok(socket) => (address, socket),
+    };
     system::reuse_address(&socket)?;
     if options.reuse_port {
         system::reuse_port(&socket)?;
@@ -257,7 +294,14 @@ fn bind_tcp(address: SocketAddr, options: &Options) -> io::Result<Listener> {
     socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
     socket.set_nonblocking(true)?;
     let bound = socket.local_addr()?.as_socket().unwrap_or(address);
-    Ok(Listener { acceptor: system::acceptor(socket), address: Address::Tcp(bound), path: None })
+    Ok(Listener { acceptor: system::acceptor(socket), address: Address::Tcp(bound), path: None, is_inherited: false })
+}
+
+/// Returns the address that stands for all addresses on a system without IPv6, as the error tells.
+fn without_v6(address: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
+    let is_all = address.is_ipv6() && address.ip().is_unspecified();
+    let is_missing = error.raw_os_error() == Some(system::NO_SUCH_FAMILY);
+    (is_all && is_missing).then(|| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), address.port()))
 }
 
 #[cfg(test)]
@@ -306,6 +350,16 @@ mod tests {
             let error = Address::parse(text).expect_err("there are no brackets").to_string();
             assert!(error.ends_with(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn without_ipv6_all_addresses_are_those_of_ipv4() {
+        let error = io::Error::from_raw_os_error(system::NO_SUCH_FAMILY);
+        let shown =
+            |address: &str| without_v6(address.parse().expect("an address"), &error).map(|address| address.to_string());
+        assert_eq!(shown("[::]:80").as_deref(), Some("0.0.0.0:80"));
+        assert_eq!((shown("[::1]:80"), shown("0.0.0.0:80")), (None, None));
+        assert_eq!(without_v6("[::]:80".parse().expect("an address"), &io::ErrorKind::AddrInUse.into()), None);
     }
 
     #[test]

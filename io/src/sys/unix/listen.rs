@@ -1,10 +1,12 @@
 //! Listening sockets as descriptors, with their options; unix sockets and inherited descriptors.
 
+use super::names;
 use crate::sys::Waitable;
 use crate::{Address, Options};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// A listening socket. It does not block.
@@ -38,10 +40,19 @@ pub(crate) fn reuse_address(socket: &Socket) -> io::Result<()> {
     socket.set_reuse_address(true)
 }
 
+/// The system's error for an address family that it does not have.
+pub(crate) const NO_SUCH_FAMILY: i32 = libc::EAFNOSUPPORT;
+
 /// Binds a unix socket and listens. Replaces a socket file on which no process listens.
 pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Acceptor> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     let address = SockAddr::unix(path)?;
+    if let Some(mode) = options.unix_mode {
+        // On Linux the file never has more permissions than these.
+        narrow(&socket, mode)?;
+    }
+    let owner = |name: &Option<String>, number: fn(&str) -> io::Result<u32>| name.as_deref().map(number).transpose();
+    let (user, group) = (owner(&options.unix_user, names::user)?, owner(&options.unix_group, names::group)?);
     match socket.bind(&address) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_abandoned(path, &address) => {
             std::fs::remove_file(path)?;
@@ -49,9 +60,31 @@ pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Acceptor> 
         }
         bound => bound?,
     }
+    let set = || {
+        if user.is_some() || group.is_some() {
+            std::os::unix::fs::chown(path, user, group)?;
+        }
+        match options.unix_mode {
+            Some(mode) => std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)),
+            None => Ok(()),
+        }
+    };
+    if let Err(error) = set() {
+        std::fs::remove_file(path)?;
+        return Err(error);
+    }
     socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
+}
+
+/// Sets the permission bits of a socket that is not bound.
+fn narrow(socket: &Socket, mode: u32) -> io::Result<()> {
+    // SAFETY: the call has no pointers.
+    match unsafe { libc::fchmod(socket.as_raw_fd(), mode as libc::mode_t) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Returns true if the path is a socket file to which connecting is refused, because no process listens on it.

@@ -2,6 +2,7 @@
 
 pub(crate) mod listen;
 pub(crate) mod memory;
+mod names;
 pub(crate) mod poll;
 pub(crate) mod signal;
 pub(crate) mod socket;

@@ -37,6 +37,9 @@ pub(crate) fn reuse_address(_: &Socket) -> io::Result<()> {
     Ok(())
 }
 
+/// The system's error for an address family that it does not have (WSAEAFNOSUPPORT).
+pub(crate) const NO_SUCH_FAMILY: i32 = 10047;
+
 pub(crate) fn bind_unix(_: &Path, _: &Options) -> io::Result<Acceptor> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "unix sockets are unavailable on Windows"))
 }
