@@ -98,10 +98,16 @@ impl Carrier for Call {
     }
 
     fn send(&mut self, response: &mut Response, _: &mut WorkerContext<impl Service>) {
+        if let (Content::Bytes(bytes), Some(exchange)) = (&response.content, self.exchange()) {
+            exchange.count_sent(bytes.len());
+        }
         self.send_response(response);
     }
 
     fn send_part(&mut self, part: Part, _: &mut WorkerContext<impl Service>) -> Result<Sent, Abort> {
+        if let Some(exchange) = self.exchange() {
+            exchange.count_sent(part.length() as usize);
+        }
         self.write(part)
     }
 

@@ -3,7 +3,7 @@
 use super::abort::Abort;
 use super::carrier::{Carrier, Sent};
 use super::incoming::Ended;
-use super::log::{LogLine, log_answer};
+use super::log::LogLine;
 use super::outgoing::Next;
 use super::{Collect, Waits};
 use crate::client::{Answer, AnswerBody};
@@ -171,8 +171,11 @@ pub(crate) trait Lifecycle: Carrier {
         worker.prepare(response, self.caller().is_secure());
         let Some(exchange) = self.exchange() else { return self.send(response, worker) };
         exchange.outgoing.begin();
-        if let Some(line) = exchange.take_log() {
-            log_answer(&line, self.caller(), response, worker);
+        if let Some(mut line) = exchange.take_log() {
+            line.begins(self.caller(), response);
+            let exchange = self.make_exchange(worker);
+            exchange.log = Some(line);
+            exchange.write_log();
         }
         self.send(response, worker);
         if let Some(exchange) = self.exchange() {
@@ -310,7 +313,11 @@ pub(crate) trait Lifecycle: Carrier {
     /// Ends a response after its body, with these trailers. If the function that makes the trailers has panicked,
     /// returns the reason to cut the response.
     fn end_body(&mut self, trailers: Result<Vec<(HeaderName, HeaderValue)>, Abort>) -> Result<Sent, Abort> {
-        self.send_end(trailers?).map(|()| Sent::Over)
+        let trailers = trailers?;
+        if let Some(exchange) = self.exchange() {
+            exchange.log_over();
+        }
+        self.send_end(trailers).map(|()| Sent::Over)
     }
 
     /// Returns the result of a send. If the send, the response's body or its trailers failed, aborts the exchange and
@@ -332,11 +339,14 @@ pub(crate) trait Lifecycle: Carrier {
             if let Some(asking) = exchange.take_asking() {
                 asking.fail(abort.into());
             }
+            exchange.log_ends(abort.text());
             exchange.give_up(abort.body_error(), worker);
         }
         if self.may_answer() {
             self.respond(&mut abort.response(worker), worker);
         } else {
+            // The line is written before the client sees the end.
+            drop(self.exchange().and_then(|exchange| exchange.take_log()));
             self.cut(abort, worker);
         }
     }

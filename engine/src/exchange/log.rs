@@ -1,19 +1,37 @@
 //! The line of an exchange in the access log.
+//!
+//! It is written when the carrier has sent the whole response, or when the exchange ends before.
 
+use crate::caller::Tls;
+use crate::context;
+use crate::quiet::guarded;
 use crate::request::Caller;
-use crate::response::Content;
-use crate::response::Response;
+use crate::response::{Content, Response};
 use crate::service::Service;
 use crate::worker::WorkerContext;
+use highwire_io::{Instant, Peer};
 use highwire_proto::Head;
 
-/// The parts of a request that the access log needs.
+/// The parts of an exchange that the access log needs. If the response has begun, dropping the value writes the line.
 pub(super) struct LogLine {
-    pub(super) method: String,
-    pub(super) target: String,
-    pub(super) protocol: &'static str,
-    pub(super) since: highwire_io::Instant,
-    peer: highwire_io::Peer,
+    method: String,
+    target: String,
+    protocol: &'static str,
+    since: Instant,
+    peer: Peer,
+    begun: Option<Begun>,
+}
+
+/// A response whose head is sent.
+struct Begun {
+    status: u16,
+    /// The number of bytes that the body has, if it is known.
+    length: Option<u64>,
+    sent: u64,
+    is_over: bool,
+    /// The reason why the response is not complete.
+    ended: Option<&'static str>,
+    tls: Option<Tls>,
 }
 
 /// The status in the access log of a request whose client has left, as other servers write it.
@@ -21,60 +39,116 @@ pub(super) const CLIENT_LEFT: u16 = 499;
 
 impl LogLine {
     /// Copies these parts from a request's head, which was received at `since`.
-    pub(super) fn new(head: &Head, window: &[u8], since: highwire_io::Instant, peer: highwire_io::Peer) -> LogLine {
+    pub(super) fn new(head: &Head, window: &[u8], since: Instant, peer: Peer) -> LogLine {
         let words = |span: highwire_proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
         let protocol = match head.version {
             highwire_proto::Version::Http10 => "HTTP/1.0",
             highwire_proto::Version::Http11 => "HTTP/1.1",
             highwire_proto::Version::Http2 => "HTTP/2",
         };
-        LogLine { method: words(head.method_span), target: words(head.target.whole), protocol, since, peer }
+        let (method, target) = (words(head.method_span), words(head.target.whole));
+        LogLine { method, target, protocol, since, peer, begun: None }
+    }
+
+    /// Returns the number of bytes of the request that are kept.
+    pub(super) fn held(&self) -> usize {
+        self.method.capacity() + self.target.capacity()
+    }
+
+    /// Records the response, before its head is sent.
+    #[cold]
+    pub(super) fn begins(&mut self, caller: Caller<'_>, response: &Response) {
+        let status = response.status.as_u16();
+        let has_body = self.method != "HEAD" && !matches!(status, 204 | 304);
+        let (length, is_over) = match &response.content {
+            Content::Bytes(bytes) if has_body => (Some(bytes.len() as u64), false),
+            Content::Stream(streamed) if has_body => (streamed.length, false),
+            Content::Bytes(_) | Content::Stream(_) => (Some(0), false),
+            // The bytes of another protocol are none of the response.
+            Content::Switch(_) => (None, true),
+        };
+        self.begun = Some(Begun { status, length, sent: 0, is_over, ended: None, tls: caller.tls() });
+    }
+
+    /// Counts bytes of the body that the carrier has sent.
+    #[cold]
+    pub(super) fn count(&mut self, bytes: u64) {
+        if let Some(begun) = &mut self.begun {
+            begun.sent += bytes;
+        }
+    }
+
+    /// Records that the body has ended.
+    pub(super) fn is_over(&mut self) {
+        self.begun.iter_mut().for_each(|begun| begun.is_over = true);
+    }
+
+    /// Records why the exchange ends, unless its response is complete.
+    pub(super) fn ends(&mut self, why: &'static str) {
+        self.begun.iter_mut().for_each(|begun| begun.ended = begun.ended.or(Some(why)));
+    }
+
+    /// Returns true if the whole response is sent.
+    pub(super) fn is_complete(&self) -> bool {
+        self.begun.as_ref().is_some_and(Begun::is_complete)
+    }
+}
+
+impl Begun {
+    fn is_complete(&self) -> bool {
+        self.length.map_or(self.is_over, |length| self.sent >= length)
+    }
+}
+
+impl Drop for LogLine {
+    fn drop(&mut self) {
+        let Some(begun) = self.begun.take() else { return };
+        let tls = begun.tls.as_ref();
+        let ended = if begun.is_complete() { None } else { begun.ended.or(Some("the exchange ended early")) };
+        guarded(|| {
+            tracing::info!(
+                target: "highwire::access",
+                peer = %self.peer,
+                method = self.method.as_str(),
+                target = self.target.as_str(),
+                protocol = self.protocol,
+                status = begun.status,
+                // A body that is withheld is not sent.
+                bytes = begun.length.map_or(begun.sent, |length| begun.sent.min(length)),
+                microseconds = context::now().since(self.since).as_micros() as u64,
+                ended,
+                tls = tls.map(|tls| tls.version),
+                cipher = tls.map(|tls| tls.cipher),
+                server_name = tls.and_then(|tls| tls.server_name.as_deref()),
+                alpn = tls.and_then(|tls| tls.alpn.as_deref()),
+                subject = tls.and_then(|tls| tls.client.as_ref()?.subject.as_deref()),
+            );
+        });
     }
 }
 
 /// Writes the access log's line for a request that was not answered, because its client has left.
 #[cold]
 pub(super) fn log_lost(line: &LogLine, worker: &WorkerContext<impl Service>) {
-    tracing::info!(
-        target: "highwire::access",
-        peer = %line.peer,
-        method = line.method.as_str(),
-        target = line.target.as_str(),
-        protocol = line.protocol,
-        status = CLIENT_LEFT,
-        microseconds = worker.now.since(line.since).as_micros() as u64,
-        "the client has left before the answer"
-    );
+    guarded(|| {
+        tracing::info!(
+            target: "highwire::access",
+            peer = %line.peer,
+            method = line.method.as_str(),
+            target = line.target.as_str(),
+            protocol = line.protocol,
+            status = CLIENT_LEFT,
+            microseconds = worker.now.since(line.since).as_micros() as u64,
+            ended = "the client has left before the answer",
+        );
+    });
 }
 
-/// Writes the access log's line for an answered request.
+/// Writes a line for bytes that were refused before they were a request, if the access log is on. `status` is that of the
+/// response, if there is one.
 #[cold]
-pub(super) fn log_answer(
-    line: &LogLine,
-    caller: Caller<'_>,
-    response: &Response,
-    worker: &WorkerContext<impl Service>,
-) {
-    let bytes = match &response.content {
-        Content::Bytes(bytes) => Some(bytes.len() as u64),
-        Content::Stream(streamed) => streamed.length,
-        Content::Switch(_) => None,
-    };
-    let tls = caller.tls();
-    let tls = tls.as_ref();
-    tracing::info!(
-        target: "highwire::access",
-        peer = %caller.peer,
-        method = line.method.as_str(),
-        target = line.target.as_str(),
-        protocol = line.protocol,
-        status = response.status.as_u16(),
-        bytes,
-        microseconds = worker.now.since(line.since).as_micros() as u64,
-        tls = tls.map(|tls| tls.version),
-        cipher = tls.map(|tls| tls.cipher),
-        server_name = tls.and_then(|tls| tls.server_name.as_deref()),
-        alpn = tls.and_then(|tls| tls.alpn.as_deref()),
-        subject = tls.and_then(|tls| tls.client.as_ref()?.subject.as_deref()),
-    );
+pub(crate) fn log_refused(peer: Peer, status: Option<u16>, why: &str, worker: &WorkerContext<impl Service>) {
+    if worker.shared.config().access_log {
+        guarded(|| tracing::info!(target: "highwire::access", peer = %peer, status, refused = why));
+    }
 }

@@ -21,6 +21,7 @@ pub(super) use outgoing::Outgoing;
 pub(super) use tunnel::Tunnel;
 
 use self::abort::Abort;
+pub(super) use self::log::log_refused;
 use self::log::{LogLine, log_lost};
 use super::context::TaskKind;
 use super::worker::WorkerContext;
@@ -223,7 +224,10 @@ impl Exchange {
     /// log.
     pub(crate) fn lose(&mut self, worker: &mut WorkerContext<impl Service>) {
         let is_received = !self.incoming.is_streaming() && !self.incoming.is_collecting();
-        if let Some(line) = self.take_log().filter(|_| self.awaits_answer() && is_received) {
+        let has_begun = self.outgoing.has_begun();
+        if has_begun {
+            self.log_ends("the connection ended");
+        } else if let Some(line) = self.take_log().filter(|_| self.awaits_answer() && is_received) {
             log_lost(&line, worker);
         }
         // Tasks of the handler may go on.
@@ -267,6 +271,32 @@ impl Exchange {
 
     fn take_log(&mut self) -> Option<Box<LogLine>> {
         self.log.take()
+    }
+
+    /// Counts bytes of our body that the carrier has sent, for the access log.
+    #[inline]
+    pub(super) fn count_sent(&mut self, bytes: usize) {
+        if let Some(log) = &mut self.log {
+            log.count(bytes as u64);
+            self.write_log();
+        }
+    }
+
+    /// Writes the line of the access log if the whole response is sent.
+    #[inline]
+    fn write_log(&mut self) {
+        self.log.take_if(|log| log.is_complete());
+    }
+
+    /// Records that the body has ended, and writes the line of the access log.
+    fn log_over(&mut self) {
+        self.log.iter_mut().for_each(|log| log.is_over());
+        self.write_log();
+    }
+
+    /// Records why the exchange ends early, for the access log.
+    fn log_ends(&mut self, why: &'static str) {
+        self.log.iter_mut().for_each(|log| log.ends(why));
     }
 
     pub(super) fn tunnel(&self) -> Option<&Tunnel> {
@@ -342,7 +372,7 @@ impl Exchange {
         self.incoming.held()
             + self.outgoing.held()
             + self.tunnel.as_ref().map_or(0, Tunnel::held)
-            + self.log.as_ref().map_or(0, |line| line.method.capacity() + line.target.capacity())
+            + self.log.as_ref().map_or(0, |line| line.held())
     }
 
     pub(crate) fn is_over(&self) -> bool {

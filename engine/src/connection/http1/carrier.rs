@@ -172,6 +172,9 @@ impl Carrier for H1<'_, '_> {
 
     #[inline]
     fn send(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>) {
+        if let (Content::Bytes(bytes), Some(exchange)) = (&response.content, &mut self.connection.exchange) {
+            exchange.count_sent(bytes.len());
+        }
         self.connection.send(response, worker, self.out);
     }
 

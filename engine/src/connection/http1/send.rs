@@ -236,6 +236,7 @@ impl Connection {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) -> Result<(), highwire_proto::Error> {
+        self.exchange.iter_mut().for_each(|exchange| exchange.count_sent(bytes.len()));
         if bytes.len() > INLINE_BYTES && out.tls.is_none() {
             return self.send_apart(bytes, worker, out);
         }
@@ -256,6 +257,7 @@ impl Connection {
         out: &mut Out<'_>,
     ) -> Result<(), highwire_proto::Error> {
         let (waiting, length) = (out.waiting(), step.range.end - step.range.start);
+        self.exchange.iter_mut().for_each(|exchange| exchange.count_sent(length as usize));
         let mut after = Vec::new();
         if self.http.send_data_apart(length, &mut out.queue.output, &mut after)? {
             out.flush_before(self.transport.id, true);

@@ -46,6 +46,7 @@ impl H2<'_, '_> {
         let all = self.http2.sent;
         let Some(active) = self.http2.get(self.stream) else { return Ok(Sent::Over) };
         let _ = active.pending.split_to(sent);
+        active.exchange.count_sent(sent);
         active.took(sent, all, worker);
         // If no byte was sent, the stream waits until the peer opens a window, at most until the stream's write
         // deadline.

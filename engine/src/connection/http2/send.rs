@@ -79,6 +79,9 @@ impl Transport {
                     false => 0,
                 };
                 http2.sent += sent as u64;
+                if let Some(active) = http2.get(stream) {
+                    active.exchange.count_sent(sent);
+                }
                 if sent < bytes.len() {
                     let (write_due, all) = (worker.tick.saturating_add(worker.rules.write), http2.sent);
                     let active = http2.active(stream, worker);

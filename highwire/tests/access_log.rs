@@ -1,0 +1,138 @@
+//! The access log of the engine: a line for each response when it has ended, and one for what was refused.
+
+mod folder;
+
+use folder::{Place, bytes};
+use highwire::{App, Response, body};
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use testkit::http1::connect;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Metadata, Subscriber, span};
+
+/// Keeps the lines of the access log, without the peers and the times.
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+#[derive(Default)]
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if !matches!(field.name(), "peer" | "microseconds") {
+            self.0.push_str(&format!("{}={value:?} ", field.name()));
+        }
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "highwire::access"
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.0.trim_end().to_string());
+    }
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// A body of 1,000 bytes that never ends.
+fn endless() -> Response {
+    let (mut sender, receiver) = body::channel();
+    highwire::spawn(async move {
+        let _ = sender.send(vec![b'x'; 1000]).await;
+        std::future::pending::<()>().await;
+    });
+    Response::stream(receiver)
+}
+
+fn short() -> Response {
+    let (mut sender, receiver) = body::channel();
+    highwire::spawn(async move {
+        let _ = sender.send(vec![b'x'; 10]).await;
+        sender.finish();
+    });
+    Response::stream(receiver)
+}
+
+#[test]
+fn a_line_says_how_much_was_sent_and_how_it_ended() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    tracing::subscriber::set_global_default(Lines(lines.clone())).expect("no other subscriber is set");
+    let place = Place::new("access-log");
+    place.write("large", bytes(40_000_000));
+    let app = App::new()
+        .get("/hello", || "hello")
+        .get("/short", short)
+        .get("/endless", endless)
+        .files("/files", place.files())
+        .configure(|config| (config.workers, config.access_log) = (1, true));
+    let server = app.listen("127.0.0.1:0").expect("an address");
+    let address = server.addresses()[0].clone();
+    let handle = server.start().expect("cannot start");
+    let next = || {
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            if let Some(line) = lines.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+                return line;
+            }
+            assert!(Instant::now() < end, "there is no line");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let none = || lines.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+    let ask = |request: &str| {
+        let mut stream = connect(&address);
+        stream.write_all(format!("{request} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).expect("the server reads");
+        stream
+    };
+    let of = |target: &str, rest: &str| format!("method=\"GET\" target=\"{target}\" protocol=\"HTTP/1.1\" {rest}");
+
+    let stream = ask("GET /hello");
+    assert_eq!(next(), of("/hello", "status=200 bytes=5"));
+    drop(stream);
+    let stream = ask("HEAD /hello");
+    assert_eq!(next(), "method=\"HEAD\" target=\"/hello\" protocol=\"HTTP/1.1\" status=200 bytes=0");
+    drop(stream);
+    let stream = ask("GET /short");
+    assert_eq!(next(), of("/short", "status=200 bytes=10"));
+    drop(stream);
+
+    // The line comes when the answer ends, not when it begins.
+    let mut stream = ask("GET /endless");
+    let mut some = vec![0; 1000];
+    stream.read_exact(&mut some).expect("a part of the answer");
+    assert!(none());
+    drop(stream);
+    assert_eq!(next(), of("/endless", "status=200 bytes=1000 ended=\"the connection ended\""));
+
+    let mut stream = ask("GET /files/large");
+    stream.read_exact(&mut some).expect("a part of the answer");
+    drop(stream);
+    let line = next();
+    let sent = line.split("bytes=").nth(1).and_then(|rest| rest.split(' ').next()).expect("a number");
+    assert!((1000..39_000_000).contains(&sent.parse::<u64>().expect("a number")), "{line}");
+    assert!(line.ends_with("ended=\"the connection ended\""), "{line}");
+    let mut stream = ask("GET /files/large");
+    std::io::copy(&mut (&mut stream).take(40_000_100), &mut std::io::sink()).expect("the answer");
+    assert_eq!(next(), of("/files/large", "status=200 bytes=40000000"));
+    drop(stream);
+
+    // What is no request has a line, too.
+    let mut stream = connect(&address);
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n").expect("the server reads");
+    assert_eq!(next(), "status=400 refused=\"the Host field is malformed\"");
+    let mut stream = connect(&address);
+    stream.write_all(b"\x16\x03\x01 not HTTP").expect("the server reads");
+    assert_eq!(next(), "status=400 refused=\"the method is not a token followed by one space\"");
+    assert!(none());
+    handle.abort();
+    handle.join().expect("cannot stop");
+}
