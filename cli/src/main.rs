@@ -4,11 +4,10 @@
 
 mod log;
 
-use clap::builder::ArgPredicate;
 use clap::{Parser, Subcommand, ValueEnum};
 use highwire::compress::Compression;
 use highwire::proxy::{self, HealthCheck, Proxy};
-use highwire::server::{Balance, Engine};
+use highwire::server::{Balance, Engine, Listen, Listener};
 use highwire::tls::{ClientAuth, TlsConfig};
 use highwire::topics::Topics;
 use highwire::{App, Files, StatusCode};
@@ -99,7 +98,7 @@ struct Serve {
 
     /// Pass requests for PATH and the paths below it on to another server, or to several in turn: PATH=URL[,URL...].
     /// Repeatable. With the path / no files are served.
-    #[arg(long, value_name = "PATH=URL", value_parser = rule)]
+    #[arg(long, value_name = "PATH=URL", value_parser = proxy_rule)]
     proxy: Vec<(String, String)>,
 
     /// Remove PATH of --proxy from the paths that the other servers get.
@@ -160,14 +159,22 @@ enum ProxyBalance {
 #[derive(clap::Args)]
 struct Running {
     /// Address to listen on: HOST:PORT, [IPV6]:PORT, :PORT (every address), unix:PATH or fd:NUMBER. Repeatable. The
-    /// default does not apply if --tls-listen is given.
-    #[arg(
-        long,
-        value_name = "ADDR",
-        default_value = "127.0.0.1:8080",
-        default_value_if("tls_listen", ArgPredicate::IsPresent, None)
-    )]
+    /// default is 127.0.0.1:8080, unless --tls-listen is given or a service manager passes sockets (LISTEN_FDS): those
+    /// that it names `https` (LISTEN_FDNAMES) speak TLS, the others HTTP.
+    #[arg(long, value_name = "ADDR")]
     listen: Vec<String>,
+
+    /// The permissions of the files of unix sockets, in octal, such as 660. Without it, the umask decides.
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    unix_mode: Option<u32>,
+
+    /// The owner of the files of unix sockets: a name or number.
+    #[arg(long, value_name = "USER")]
+    unix_user: Option<String>,
+
+    /// The group of the files of unix sockets: a name or number.
+    #[arg(long, value_name = "GROUP")]
+    unix_group: Option<String>,
 
     /// Address to listen on for TLS (https, HTTP/2 and HTTP/1.1), in the form of --listen. Needs --cert and --key, or
     /// --tls-self-signed. Repeatable.
@@ -176,19 +183,19 @@ struct Running {
 
     /// The certificate and its issuers, in PEM. Repeatable, each with its --key; the server chooses the certificate by
     /// the host name that the client requests.
-    #[arg(long, value_name = "FILE", requires_all = ["key", "tls_listen"])]
+    #[arg(long, value_name = "FILE", requires = "key")]
     cert: Vec<PathBuf>,
 
     /// The certificate's private key, in PEM.
-    #[arg(long, value_name = "FILE", requires_all = ["cert", "tls_listen"])]
+    #[arg(long, value_name = "FILE", requires = "cert")]
     key: Vec<PathBuf>,
 
     /// Make a certificate for localhost, for development. Clients do not trust it.
-    #[arg(long, conflicts_with = "cert", requires = "tls_listen")]
+    #[arg(long, conflicts_with = "cert")]
     tls_self_signed: bool,
 
     /// Require clients to present a certificate signed by an authority in FILE (PEM).
-    #[arg(long, value_name = "FILE", requires = "tls_listen")]
+    #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
 
     /// Serve HTTP/2 only: by prior knowledge without TLS, by ALPN with TLS. HTTP/1 clients are refused.
@@ -199,7 +206,7 @@ struct Running {
     #[arg(long, conflicts_with = "http2_only")]
     http1_only: bool,
 
-    /// Number of workers; 0 means one per CPU.
+    /// Number of workers; 0 means one per CPU that this process may use, and no more than the CPU quota of its cgroup.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     workers: usize,
 
@@ -256,14 +263,16 @@ enum BalanceName {
     Handoff,
 }
 
-/// Parses a number of bytes with an optional suffix K, M or G (powers of 1,024). Without a suffix, the number must be
-/// at least 1 MiB.
+/// Parses a number of bytes with an optional suffix K, M or G (powers of 1,024), also written as KB or KiB. Without a
+/// suffix, the number must be at least 1 MiB.
 fn size(text: &str) -> Result<usize, String> {
-    let (digits, shift) = match text.as_bytes().last() {
-        Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
-        Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
-        Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
+    let lower = text.to_ascii_lowercase();
+    let plain = ["ib", "b"].iter().find_map(|unit| lower.strip_suffix(unit)).unwrap_or(&lower);
+    let (digits, shift) = match plain.as_bytes().last() {
+        Some(b'k') => (&plain[..plain.len() - 1], 10),
+        Some(b'm') => (&plain[..plain.len() - 1], 20),
+        Some(b'g') => (&plain[..plain.len() - 1], 30),
+        _ => (plain, 0),
     };
     let number: usize = digits.parse().map_err(|_| "expected a number of bytes, such as 64M or 2G".to_string())?;
     if shift == 0 && number < 1 << 20 {
@@ -271,6 +280,27 @@ fn size(text: &str) -> Result<usize, String> {
         return Err(format!("{digits} bytes are too few; write {digits}M for megabytes, {digits}G for gigabytes"));
     }
     number.checked_mul(1 << shift).ok_or_else(|| "the number of bytes is too large".to_string())
+}
+
+/// Parses permissions in octal.
+fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| "expected permissions in octal, such as 660".to_string())
+}
+
+/// Splits `PATH=URL` at the first equals sign.
+fn proxy_rule(text: &str) -> Result<(String, String), String> {
+    let example = "expected PATH=URL, such as /api=http://127.0.0.1:9000";
+    let (path, urls) = text.split_once('=').ok_or(example)?;
+    if !path.starts_with('/') {
+        return Err(format!("{example}: the path must begin with a slash"));
+    }
+    for url in urls.split(',').map(str::trim) {
+        if !url.contains("://") {
+            return Err(format!("{url:?} has no scheme; write http://{url} or https://{url}"));
+        }
+    }
+    Ok((path.to_string(), urls.to_string()))
 }
 
 /// Splits `PATTERN=VALUE` at the first equals sign.
@@ -308,8 +338,8 @@ impl Serve {
         let mut proxies = Vec::new();
         for (path, urls) in &self.proxy {
             let fail = |error: &dyn std::fmt::Display| format!("--proxy {path}={urls}: {error}");
-            if !path.starts_with('/') {
-                return Err(fail(&"the path must begin with a slash, as in /api=http://127.0.0.1:9000"));
+            if proxies.iter().any(|(known, _)| known == path) {
+                return Err(fail(&format!("{path} is given twice; write {path}=URL,URL for several servers in turn")));
             }
             let client = || {
                 Proxy::client()
@@ -407,13 +437,19 @@ fn topics(broker: Option<&str>) -> Result<Topics, String> {
     }
 }
 
+impl Running {
+    fn has_tls_options(&self) -> bool {
+        !self.cert.is_empty() || !self.key.is_empty() || self.client_ca.is_some() || self.tls_self_signed
+    }
+}
+
 /// Returns the TLS settings that the options describe.
 fn tls(running: &Running) -> highwire::Result<TlsConfig> {
     let mut config = TlsConfig::new().log_keys();
     if running.tls_self_signed {
         config = config.self_signed(["localhost", "127.0.0.1", "::1"]);
     } else if running.cert.is_empty() || running.cert.len() != running.key.len() {
-        let problem = "--tls-listen needs --cert and --key, the same number of each, or --tls-self-signed";
+        let problem = "TLS needs --cert and --key, the same number of each, or --tls-self-signed";
         return Err(highwire::Error::Setting(problem.to_string()));
     }
     for (cert, key) in running.cert.iter().zip(&running.key) {
@@ -453,16 +489,38 @@ fn run(app: App, running: &Running) -> highwire::Result<()> {
         config.limits.connections = running.connections;
         config.access_log = running.access_log;
         config.socket.reuse_port = running.share_port;
+        config.socket.unix_mode = running.unix_mode;
+        config.socket.unix_user.clone_from(&running.unix_user);
+        config.socket.unix_group.clone_from(&running.unix_group);
     });
-    let mut server = app.server()?;
-    for address in &running.listen {
+    // Who names a descriptor chooses among the inherited sockets.
+    let names_one = running.listen.iter().chain(&running.tls_listen).any(|address| address.starts_with("fd:"));
+    let inherited = if names_one { Vec::new() } else { Listener::inherited()? };
+    let needs_tls = |name: &str| matches!(name, "https" | "tls");
+    if running.has_tls_options() && running.tls_listen.is_empty() && !inherited.iter().any(|(name, _)| needs_tls(name))
+    {
+        let problem = "--cert, --key, --client-ca and --tls-self-signed need --tls-listen, or a socket named https from a service manager";
+        return Err(highwire::Error::Setting(problem.to_string()));
+    }
+    let has_own = !running.listen.is_empty() || !running.tls_listen.is_empty();
+    let default = ["127.0.0.1:8080".to_string()];
+    let clear = if has_own || !inherited.is_empty() { &running.listen[..] } else { &default[..] };
+    let (mut server, mut schemes) = (app.server()?, Vec::new());
+    for address in clear {
         server = server.listen(address)?;
+        schemes.push("http");
     }
     for address in &running.tls_listen {
         server = server.listen_tls(address, tls(running)?)?;
+        schemes.push("https");
     }
-    for (number, address) in server.addresses().iter().enumerate() {
-        let scheme = if number < running.listen.len() { "http" } else { "https" };
+    for (name, listener) in inherited {
+        let is_tls = needs_tls(&name);
+        let listen = if is_tls { Listen::new().tls(tls(running)?) } else { Listen::new() };
+        server = server.listen_on_with(listener, listen)?;
+        schemes.push(if is_tls { "https" } else { "http" });
+    }
+    for (scheme, address) in schemes.iter().zip(server.addresses()) {
         if address.starts_with(|first: char| first.is_ascii_digit() || first == '[') {
             tracing::info!("listening on {scheme}://{address}/");
         } else {

@@ -261,11 +261,15 @@ fn a_folder_that_cannot_be_served_is_told_at_the_start() {
 fn a_page_that_is_not_there_is_told_at_the_start_and_sent_once_it_comes() {
     let folder = Folder::new("pages");
     std::fs::write(folder.0.join("hello"), "Hello, World!").expect("a file");
-    let options = ["--single-page", "app.html", "--not-found", "../missing.html"];
-    let Some(mut demo) = serve("auto", &folder.0, &options) else { return };
-    demo.wait_for("cannot open the page app.html in", 1);
-    demo.wait_for("cannot open the page ../missing.html in", 1);
-    std::fs::write(folder.0.join("app.html"), "the app").expect("a file");
-    let answer = get(&demo.addresses[0], "/some/path").expect("an answer");
-    assert!(answer.ends_with("the app"), "{answer}");
+    let Some(mut demo) = serve("auto", &folder.0, &["--not-found", "missing.html"]) else { return };
+    demo.wait_for("cannot open the page missing.html in", 1);
+    std::fs::write(folder.0.join("missing.html"), "nothing here").expect("a file");
+    let answer = get(&demo.addresses[0], "/some/path").expect_err("404").to_string();
+    assert!(answer.ends_with("nothing here"), "{answer}");
+    // Without its single page, an application could not be served at all.
+    let folder = folder.0.to_str().expect("UTF-8");
+    let mut command = Command::new(HIGHWIRE);
+    let output = command.args(["serve", folder, "--listen", "127.0.0.1:0", "--single-page", "app.html"]).output();
+    let errors = String::from_utf8_lossy(&output.expect("a process").stderr).into_owned();
+    assert!(errors.contains("cannot open the single page app.html in"), "{errors}");
 }

@@ -56,6 +56,10 @@ fn mistakes_are_told() {
         (&["--memory", "999999G"], "1073740750258176 bytes of memory for all peers are more than the "),
         (&["--workers", "-1"], "invalid value '-1' for '--workers <N>'"),
         (&["--memory", "1K"], "1024 bytes of memory for all peers are too few; a server needs at least 65536 bytes"),
+        (&["--memory", "1KiB"], "1024 bytes of memory for all peers are too few"),
+        (&["--unix-mode", "999"], "expected permissions in octal, such as 660"),
+        (&["--listen", "unix:/tmp/highwire-x", "--unix-group", "no-such-group"], "there is no group \"no-such-group\""),
+        (&["--cert", "a", "--key", "b"], "need --tls-listen"),
         (&["--engine", "steam"], "'steam'"),
         (&["--no-such-option"], "'--no-such-option'"),
     ] {
@@ -242,4 +246,113 @@ fn a_unix_socket_that_was_left_behind_is_taken_over_and_one_in_use_is_not() {
     }
     // Removes the file if it still exists, for example because an engine is unavailable.
     let _ = std::fs::remove_file(&path);
+}
+
+#[test]
+fn mistakes_of_proxies_are_told() {
+    for (arguments, expected) in [
+        (&["--proxy", "foo"][..], "expected PATH=URL, such as /api=http://127.0.0.1:9000"),
+        (&["--proxy", "api=http://127.0.0.1:9"], "the path must begin with a slash"),
+        (
+            &["--proxy", "/api=127.0.0.1:9"],
+            "\"127.0.0.1:9\" has no scheme; write http://127.0.0.1:9 or https://127.0.0.1:9",
+        ),
+        (
+            &["--proxy", "/a=http://127.0.0.1:9", "--proxy", "/a=http://127.0.0.1:8"],
+            "/a is given twice; write /a=URL,URL",
+        ),
+    ] {
+        let mut command = highwire(&["serve"]);
+        command.args(arguments);
+        check_fails(command, expected);
+    }
+}
+
+#[test]
+fn keys_that_cannot_be_used_are_told() {
+    let Some(openssl) = program(&["openssl"]) else { return };
+    let folder = programs::Folder::new("keys");
+    let run = |arguments: &[&str]| {
+        let output = Command::new(&openssl).args(arguments).current_dir(&folder.0).output().expect("a process");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    run(&[
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-keyout",
+        "key.pem",
+        "-out",
+        "cert.pem",
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=DNS:localhost",
+    ]);
+    run(&["pkey", "-in", "key.pem", "-aes256", "-passout", "pass:secret", "-out", "encrypted.pem"]);
+    run(&["ec", "-in", "key.pem", "-aes256", "-passout", "pass:secret", "-out", "old.pem"]);
+    let path = |name: &str| folder.0.join(name).to_str().expect("UTF-8").to_string();
+    for key in ["encrypted.pem", "old.pem"] {
+        let arguments = ["demo", "--tls-listen", "127.0.0.1:0", "--cert", &path("cert.pem"), "--key", &path(key)];
+        check_fails(
+            highwire(&arguments),
+            "the server cannot ask for the passphrase; write it without one: openssl pkey",
+        );
+    }
+    // A byte order mark, which some editors write.
+    for name in ["cert.pem", "key.pem"] {
+        let marked = [b"\xef\xbb\xbf", &*std::fs::read(path(name)).expect("a file")].concat();
+        std::fs::write(path(name), marked).expect("a file");
+    }
+    let files = ["--tls-listen", "127.0.0.1:0", "--cert", &path("cert.pem"), "--key", &path("key.pem")];
+    let Some(demo) = Demo::start("auto", &files) else { return };
+    assert_eq!(demo.tls_addresses.len(), 1);
+}
+
+#[test]
+fn sockets_of_a_service_manager_are_served_without_an_option() {
+    for (name, scheme) in [("web", "http"), ("https", "https")] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let script =
+            format!("exec 3<&0 0</dev/null; LISTEN_FDS=1 LISTEN_FDNAMES={name} LISTEN_PID=$$ exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, HIGHWIRE, "demo", "--workers", "2"]);
+        if scheme == "https" {
+            command.arg("--tls-self-signed");
+        }
+        command.stdin(Stdio::from(OwnedFd::from(listener)));
+        let Some(mut demo) = Demo::of(command, "auto") else { return };
+        demo.wait_for(&format!("listening on {scheme}://{address}/"), 1);
+        assert!(!demo.log().contains(":8080"), "{}", demo.log());
+        if scheme == "http" {
+            assert!(get(&address, "/hello").expect("an answer").ends_with("Hello, World!"));
+        }
+    }
+}
+
+#[test]
+fn signals_other_than_those_to_stop_end_nothing() {
+    for engine in ENGINES {
+        let Some(mut demo) = Demo::start(engine, &["--listen", "127.0.0.1:0"]) else { continue };
+        demo.signal("HUP");
+        demo.wait_for("SIGHUP: changed certificates and keys are loaded", 1);
+        demo.signal("USR1");
+        demo.wait_for("SIGUSR1 and SIGUSR2 have no meaning yet", 1);
+        demo.signal("USR2");
+        demo.wait_for("SIGUSR1 and SIGUSR2 have no meaning yet", 2);
+        let address = demo.addresses[0].clone();
+        assert!(get(&address, "/hello").expect("an answer").ends_with("Hello, World!"));
+        let stream = sleeping(&address, 500);
+        demo.signal("QUIT");
+        demo.wait_for("a signal asks to stop", 1);
+        let mut answer = String::new();
+        (&stream).read_to_string(&mut answer).expect("an answer");
+        assert!(answer.contains("slept 500 ms"), "{engine}: {answer}");
+        assert!(demo.wait().success(), "{engine}");
+    }
 }

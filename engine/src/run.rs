@@ -10,6 +10,7 @@ use super::stats::Stats;
 use super::worker::Worker;
 use crate::trimming::Trimming;
 use crate::{Error, Result};
+use highwire_io::signal::Signal;
 use highwire_io::wake::Notifier;
 use highwire_io::{Address, Driver, Listener, Readiness, Uring};
 use std::net::SocketAddr;
@@ -156,8 +157,10 @@ impl<M: MakeService> Server<M> {
         self.listeners.iter().map(|listener| listener.address().to_string()).collect()
     }
 
-    /// Runs until SIGTERM or SIGINT has stopped the server. The first signal begins a graceful shutdown; the second
-    /// cuts all connections. Installs handlers for SIGTERM and SIGINT.
+    /// Runs until SIGTERM, SIGINT or SIGQUIT has stopped the server. The first signal begins a graceful shutdown; the second
+    /// cuts all connections. SIGHUP loads changed certificates and keys, which also happens without it; SIGUSR1 and SIGUSR2
+    /// only write a line to the log. Installs handlers for these signals, apart from those that the program handles or
+    /// ignores already, except SIGTERM and SIGINT.
     ///
     /// # Errors
     /// Returns an error if a worker cannot start, or fails.
@@ -183,23 +186,37 @@ impl<M: MakeService> Server<M> {
     pub fn run_with(self, with_handle: impl FnOnce(Handle)) -> Result<Stats> {
         let notifier = Notifier::new()?;
         // The count includes signals that stopped earlier servers of this process.
-        let before = highwire_io::signal::count();
+        let signals = || [Signal::Stop, Signal::Reload, Signal::User].map(highwire_io::signal::count);
+        let before = signals();
         highwire_io::signal::install(notifier)?;
         let handle = self.start()?;
         with_handle(handle.without_threads());
-        let mut seen = 0;
+        let mut seen = [0; 3];
         let mut watch = Watch::default();
         loop {
-            let signals = highwire_io::signal::count() - before;
-            if signals > seen {
-                if seen == 0 {
+            let now: [u32; 3] = std::array::from_fn(|at| signals()[at] - before[at]);
+            let is_new = |signal: Signal| now[signal as usize] > seen[signal as usize];
+            if is_new(Signal::Stop) {
+                if seen[Signal::Stop as usize] == 0 {
+                    let most = handle.shared.config().timeouts.shutdown;
+                    tracing::info!(?most, "a signal asks to stop: the listeners close, and requests in progress end");
                     handle.shutdown();
                 }
-                if signals > 1 {
+                if now[Signal::Stop as usize] > 1 {
+                    tracing::info!("another signal asks to stop: all connections are cut");
                     handle.abort();
                 }
-                seen = signals;
             }
+            if is_new(Signal::Reload) {
+                tracing::info!(
+                    "SIGHUP: changed certificates and keys are loaded, as each second; nothing else is read again"
+                );
+                handle.shared.looked.store(0, Ordering::Relaxed);
+            }
+            if is_new(Signal::User) {
+                tracing::info!("SIGUSR1 and SIGUSR2 have no meaning yet");
+            }
+            seen = now;
             if handle.is_finished() {
                 return handle.join();
             }

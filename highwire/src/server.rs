@@ -44,6 +44,10 @@ pub use highwire_engine::Config;
 #[doc(inline)]
 pub use highwire_engine::Listen;
 
+/// A listening socket, for [`Server::listen_on`]: one that a service manager has passed ([`Listener::inherited`]).
+#[doc(inline)]
+pub use highwire_io::Listener;
+
 /// Spawns a task on the current worker.
 ///
 /// ```

@@ -152,7 +152,7 @@ impl Demo {
         self.signal("CONT");
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         // `kill` is a built-in of every shell, but not every machine has the program of that name.
         let script = format!("kill -s {name} \"$0\"");
         let sent = Command::new("sh").args(["-c", &script, &self.id().to_string()]).status();

@@ -64,7 +64,7 @@ impl fmt::Display for LoadError {
             LoadFault::NotPem(why) => write!(f, "is not PEM: {why}"),
             LoadFault::NoCertificate => f.write_str("holds no certificate"),
             LoadFault::NoKey => f.write_str("holds no private key"),
-            LoadFault::EncryptedKey => f.write_str("its private key is encrypted; store it without a passphrase"),
+            LoadFault::EncryptedKey => f.write_str("its private key is encrypted, and the server cannot ask for the passphrase; write it without one: openssl pkey -in FILE -out NEW"),
             LoadFault::BadKey(why) => write!(f, "its private key cannot be used: {why}"),
             LoadFault::BadCertificate(why) => write!(f, "its certificate cannot be used: {why}"),
             LoadFault::KeyMismatch(certificate) => write!(f, "the key does not match {certificate}"),
@@ -146,10 +146,18 @@ impl From<rustls::Error> for TlsError {
             | E::BadMaxFragmentSize
             | E::InconsistentKeys(_)
             | E::Other(_) => TlsError::Local(error.to_string()),
+            // rustls has no variant for this error of its verifier.
+            E::InvalidCertificate(_) if error.to_string().contains("CaUsedAsEndEntity") => {
+                TlsError::Peer(CA_AS_LEAF.to_owned())
+            }
             _ => TlsError::Peer(error.to_string()),
         }
     }
 }
+
+/// The error for a certificate that `openssl req -x509` makes by default.
+const CA_AS_LEAF: &str = "the peer's certificate is that of an authority (CA:TRUE), which must not be used by a server or a client \
+    itself: issue one with it, or make it with `openssl req -x509 -addext basicConstraints=critical,CA:FALSE`";
 
 /// Returns the place in a [`LoadError`]: the kind of the item and the path of its file.
 pub(super) fn place(what: &str, path: &Path) -> String {

@@ -36,10 +36,12 @@ impl Source {
     }
 
     pub(super) fn read(&self, what: &str) -> Result<Vec<u8>, LoadError> {
-        match self {
-            Source::File(path) => read_file(what, path),
-            Source::Memory(bytes) => Ok(bytes.to_vec()),
-        }
+        let bytes = match self {
+            Source::File(path) => read_file(what, path)?,
+            Source::Memory(bytes) => bytes.to_vec(),
+        };
+        // Some editors begin a file with a byte order mark.
+        Ok(bytes.strip_prefix(b"\xef\xbb\xbf").map_or(bytes.clone(), <[u8]>::to_vec))
     }
 }
 
@@ -72,7 +74,8 @@ pub(super) fn private_key(what: &str, source: &Source) -> Result<PrivateKeyDer<'
     let fail = |fault| LoadError::new(source.place(what), fault);
     match PrivateKeyDer::from_pem_slice(&bytes) {
         Ok(key) => Ok(key),
-        Err(PemError::NoItemsFound) if contains(&bytes, b"ENCRYPTED") => Err(fail(LoadFault::EncryptedKey)),
+        // Old files say `Proc-Type: 4,ENCRYPTED` in a section that looks like a key.
+        Err(_) if contains(&bytes, b"ENCRYPTED") => Err(fail(LoadFault::EncryptedKey)),
         Err(PemError::NoItemsFound) => Err(fail(nothing(&bytes, LoadFault::NoKey))),
         Err(error) => Err(fail(LoadFault::NotPem(broken(&error)))),
     }

@@ -46,9 +46,12 @@ struct FilesEndpoint {
     waiting: RefCell<Slab<Waiting>>,
 }
 
-/// A request that waits for a look on the blocking pool. The look may have found another folder to serve.
+/// What a look on the blocking pool has found: another folder to serve, and the file.
+type LookedUp = (Option<Arc<Folder>>, Result<Found, Obstacle>);
+
+/// A request that waits for a look on the blocking pool.
 struct Waiting {
-    asked: Asked<(Option<Arc<Folder>>, Result<Found, Obstacle>)>,
+    asked: Asked<LookedUp>,
     case: Case<'static>,
     location: Option<HeaderValue>,
 }

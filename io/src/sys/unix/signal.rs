@@ -1,15 +1,30 @@
-//! Counts SIGTERM and SIGINT.
+//! Counts signals.
 
+use crate::signal::Signal;
 use crate::sys::wake::ring;
 use crate::wake::Notifier;
 use std::io;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-static COUNT: AtomicU32 = AtomicU32::new(0);
+static COUNTS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 
-extern "C" fn on_signal(_: libc::c_int) {
-    COUNT.fetch_add(1, Ordering::Release);
+/// The signals, what each asks, and true if a handler of others is replaced.
+const SIGNALS: [(libc::c_int, Signal, bool); 6] = [
+    (libc::SIGTERM, Signal::Stop, true),
+    (libc::SIGINT, Signal::Stop, true),
+    (libc::SIGQUIT, Signal::Stop, false),
+    (libc::SIGHUP, Signal::Reload, false),
+    (libc::SIGUSR1, Signal::User, false),
+    (libc::SIGUSR2, Signal::User, false),
+];
+
+extern "C" fn on_signal(number: libc::c_int) {
+    for (known, signal, _) in SIGNALS {
+        if known == number {
+            COUNTS[signal as usize].fetch_add(1, Ordering::Release);
+        }
+    }
     let descriptor = DESCRIPTOR.load(Ordering::Acquire);
     if descriptor >= 0 {
         ring(descriptor);
@@ -20,14 +35,19 @@ pub(crate) fn install(notifier: Notifier) -> io::Result<()> {
     DESCRIPTOR.store(notifier.to_ring(), Ordering::Release);
     // The handler may run at any time from now on, so the descriptor must never be closed.
     std::mem::forget(notifier);
-    for signal in [libc::SIGTERM, libc::SIGINT] {
-        // SAFETY: an all-zero sigaction is valid. The handler only uses atomics and `write`, which are
-        // async-signal-safe.
+    for (number, _, replaces) in SIGNALS {
+        // SAFETY: all-zero sigactions are valid. The handler only uses atomics and `write`, which are async-signal-safe.
         let done = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
+            let mut known: libc::sigaction = std::mem::zeroed();
+            let is_known = libc::sigaction(number, std::ptr::null(), &mut known) == 0;
+            let is_ours = known.sa_sigaction == on_signal as *const () as usize;
+            if !replaces && is_known && known.sa_sigaction != libc::SIG_DFL && !is_ours {
+                continue;
+            }
             action.sa_sigaction = on_signal as *const () as usize;
             action.sa_flags = libc::SA_RESTART;
-            libc::sigaction(signal, &action, std::ptr::null_mut())
+            libc::sigaction(number, &action, std::ptr::null_mut())
         };
         if done != 0 {
             return Err(io::Error::last_os_error());
@@ -38,6 +58,6 @@ pub(crate) fn install(notifier: Notifier) -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) fn count() -> u32 {
-    COUNT.load(Ordering::Acquire)
+pub(crate) fn count(signal: Signal) -> u32 {
+    COUNTS[signal as usize].load(Ordering::Acquire)
 }

@@ -1,5 +1,6 @@
 //! Counts console events, such as Ctrl-C and the closing of the console.
 
+use crate::signal::Signal;
 use crate::wake::Notifier;
 use std::io;
 use std::sync::OnceLock;
@@ -37,6 +38,6 @@ pub(crate) fn install(notifier: Notifier) -> io::Result<()> {
     }
 }
 
-pub(crate) fn count() -> u32 {
-    COUNT.load(Ordering::Acquire)
+pub(crate) fn count(signal: Signal) -> u32 {
+    if signal == Signal::Stop { COUNT.load(Ordering::Acquire) } else { 0 }
 }
