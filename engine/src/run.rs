@@ -400,6 +400,10 @@ impl<M: MakeService> Server<M> {
 /// the thread that created a ring when the ring is torn down, and the caller's next blocking call could fail with
 /// EINTR.
 fn probe_uring() -> std::io::Result<()> {
+    if std::env::var_os("LD_PRELOAD").is_some_and(|names| names.to_string_lossy().contains("vgpreload")) {
+        // valgrind does not see that the kernel writes to the rings, and programs stall.
+        return Err(std::io::Error::other("this process runs under valgrind, which does not support io_uring"));
+    }
     let probe = std::thread::Builder::new().name("highwire-probe".to_string()).spawn(|| Uring::new().map(drop))?;
     probe.join().unwrap_or_else(|_| Err(std::io::Error::other("the probe for io_uring panicked")))
 }

@@ -1,6 +1,6 @@
 //! The builder of an application: routes, state and settings.
 
-use crate::built_app::{BuiltApp, Factory};
+use crate::built_app::BuiltApp;
 use crate::dispatch::AppFactory;
 use crate::files::open::OpenFiles;
 use crate::handler::{Handler, Route};
@@ -8,8 +8,7 @@ use crate::middleware::{IntoLayer, Layer, Missed};
 use crate::router::{MethodFilter, Pattern, Router};
 use crate::server::{Config, Server};
 use crate::shared::{AppData, ErrorHandler, NotFoundHandler};
-use crate::states;
-use crate::templates::Templates;
+use crate::states::Scopes;
 use crate::ws::WebSocketHandler;
 use crate::{Error, Files, Https, IntoResponse, Method, Request, Result, StatusCode};
 use highwire_io::Listener;
@@ -47,8 +46,7 @@ use std::sync::Arc;
 /// ```
 pub struct App {
     routes: Vec<Registered>,
-    states: states::Map,
-    factories: Vec<Factory>,
+    scopes: Scopes,
     config: Config,
     not_found: Option<NotFoundHandler>,
     on_error: Option<ErrorHandler>,
@@ -57,8 +55,10 @@ pub struct App {
     https: Https,
     layers: Vec<Arc<dyn Layer>>,
     /// Routes for the 405 and OPTIONS responses of nested apps' paths. Each is [`Missed`] inside the middleware of its
-    /// nested app.
-    misses: Vec<Arc<dyn Route>>,
+    /// nested app. With the index of that app's values.
+    misses: Vec<(Arc<dyn Route>, usize)>,
+    /// The methods that were called and have an effect only on the outermost app.
+    outermost: Vec<&'static str>,
     /// The first error of the methods that build the app.
     mistake: Option<Error>,
 }
@@ -70,6 +70,8 @@ struct Registered {
     route: Arc<dyn Route>,
     /// The index in `misses` for this path, if it belongs to a nested app with middleware.
     missed: Option<usize>,
+    /// The index of the values of the app that has registered the route.
+    scope: usize,
 }
 
 impl Default for App {
@@ -98,8 +100,7 @@ impl App {
     pub fn new() -> App {
         App {
             routes: Vec::new(),
-            states: states::Map::default(),
-            factories: Vec::new(),
+            scopes: Scopes::default(),
             config: Config::default(),
             not_found: None,
             on_error: None,
@@ -108,6 +109,7 @@ impl App {
             https: Https::default(),
             layers: Vec::new(),
             misses: Vec::new(),
+            outermost: Vec::new(),
             mistake: None,
         }
     }
@@ -146,6 +148,7 @@ impl App {
     /// Registers a handler for all paths without a route, in place of the 404. An app may have a fallback and no
     /// routes.
     pub fn fallback<M>(mut self, handler: impl Handler<M>) -> App {
+        self.outermost.push("fallback");
         self.fallback = Some(handler.into_route());
         self
     }
@@ -170,11 +173,12 @@ impl App {
 
     fn register(&mut self, filter: MethodFilter, path: &str, route: Arc<dyn Route>) {
         let host = self.host.clone();
-        self.routes.push(Registered { host, filter, path: path.to_string(), route, missed: None });
+        self.routes.push(Registered { host, filter, path: path.to_string(), route, missed: None, scope: 0 });
     }
 
     /// Moves another app's routes below a prefix, with its middleware around them and around their 405 and OPTIONS
-    /// responses, and moves its values. The other app's settings and its [`fallback`](App::fallback) are dropped; to
+    /// responses, and with its values, which only its handlers see. Settings, `https`, `not_found` and a
+    /// [`fallback`](App::fallback) of the other app are an error when the server is built, because they concern all paths; to
     /// take all paths below a prefix, register [`any`](App::any) with `/{*rest}` in the other app. Handlers see the
     /// whole path, including the prefix.
     pub fn nest(mut self, prefix: &str, mut other: App) -> App {
@@ -200,23 +204,28 @@ impl App {
         self
     }
 
-    /// Wraps another app's routes in that app's middleware and returns them. Moves the other app's values and its first
-    /// error into this app.
+    /// Wraps another app's routes in that app's middleware and returns them. Nests the other app's values in those of this
+    /// app, and moves its first error.
     fn take_over(&mut self, other: &mut App) -> Vec<Registered> {
+        if !other.outermost.is_empty() {
+            let text =
+                format!("a nested app has called {}, which only the outermost app may", other.outermost.join(" and "));
+            self.mistake = self.mistake.take().or(Some(Error::Setting(text)));
+        }
         if !other.layers.is_empty() {
-            other.misses.push(Arc::new(Missed));
+            other.misses.push((Arc::new(Missed), 0));
             let own = other.misses.len() - 1;
             other.routes.iter_mut().for_each(|registered| _ = registered.missed.get_or_insert(own));
         }
         other.enclose();
         let before = self.misses.len();
-        self.misses.append(&mut other.misses);
-        self.states.extend(std::mem::take(&mut other.states));
-        self.factories.append(&mut other.factories);
+        let scope = self.scopes.nest(std::mem::take(&mut other.scopes));
+        self.misses.extend(other.misses.drain(..).map(|(route, its)| (route, its + scope)));
         self.mistake = self.mistake.take().or(other.mistake.take());
         let mut routes = std::mem::take(&mut other.routes);
-        for missed in routes.iter_mut().filter_map(|registered| registered.missed.as_mut()) {
-            *missed += before;
+        for registered in &mut routes {
+            registered.missed.iter_mut().for_each(|missed| *missed += before);
+            registered.scope += scope;
         }
         routes
     }
@@ -236,7 +245,8 @@ impl App {
             for registered in &mut self.routes {
                 registered.route = layer.wrap(registered.route.clone(), on_error);
             }
-            for route in self.misses.iter_mut().chain(&mut self.fallback) {
+            let misses = self.misses.iter_mut().map(|(route, _)| route);
+            for route in misses.chain(&mut self.fallback) {
                 *route = layer.wrap(route.clone(), on_error);
             }
         }
@@ -248,22 +258,36 @@ impl App {
         self.layers.iter().rev().fold(Arc::new(Missed), wrap)
     }
 
-    /// Adds a value that handlers take as [`State<T>`](crate::State). A later value of the same type replaces this one.
+    /// Adds a value that handlers take as [`State<T>`](crate::State). The handlers of a nested app see its own value, or that
+    /// of the app around it. A second value of the same type in one app is an error when the server is built.
     pub fn state<T: Any + Send + Sync>(mut self, value: T) -> App {
-        self.states.insert(value);
+        if !self.scopes.insert(value) {
+            self.twice::<T>("state");
+        }
         self
     }
 
+    fn twice<T>(&mut self, method: &str) {
+        let text = format!(
+            "App::{method} was called twice with {}; an app has one value of a type",
+            std::any::type_name::<T>()
+        );
+        self.mistake = self.mistake.take().or(Some(Error::Setting(text)));
+    }
+
     /// Gives each worker a value of its own, which `factory` makes on the worker's thread. Handlers take it as
-    /// [`PerWorker<T>`](crate::PerWorker).
+    /// [`PerWorker<T>`](crate::PerWorker). Nested apps see it as they see a [`state`](App::state).
     pub fn per_worker<T: Any>(mut self, factory: impl Fn() -> T + Send + Sync + 'static) -> App {
-        self.factories.push(Factory::new(factory));
+        if !self.scopes.insert_factory(factory) {
+            self.twice::<T>("per_worker");
+        }
         self
     }
 
     /// Sets the function that answers requests whose path has no route; the default is a 404. A
     /// [`fallback`](App::fallback) takes precedence.
     pub fn not_found<R: IntoResponse>(mut self, handler: impl Fn(&Request<'_>) -> R + Send + Sync + 'static) -> App {
+        self.outermost.push("not_found");
         self.not_found = Some(Arc::new(move |request| handler(request).into_response()));
         self
     }
@@ -277,12 +301,14 @@ impl App {
 
     /// Sets the redirects of requests without TLS to https, and HSTS.
     pub fn https(mut self, https: Https) -> App {
+        self.outermost.push("https");
         self.https = https;
         self
     }
 
     /// Changes the server's settings.
     pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> App {
+        self.outermost.push("configure");
         change(&mut self.config);
         self
     }
@@ -331,7 +357,7 @@ impl App {
         self.enclose();
         let mut router = Router::default();
         let mut routes: Vec<Arc<dyn Route>> = Vec::new();
-        let mut names = Vec::new();
+        let (mut names, mut scopes) = (Vec::new(), Vec::new());
         let mut paths = Vec::new();
         let first_missed = self.routes.len();
         for registered in self.routes {
@@ -341,24 +367,26 @@ impl App {
                 router.insert_missed(host, &pattern, (first_missed + missed) as u32);
             }
             routes.push(registered.route);
+            scopes.push(registered.scope);
             names.push(pattern.names());
             paths.push(registered.path);
         }
-        let mut without_path = |route, called: &str| {
+        let mut without_path = |route, scope, called: &str| {
             routes.push(route);
+            scopes.push(scope);
             names.push(Vec::new());
             paths.push(called.to_string());
             routes.len() as u32 - 1
         };
-        for route in self.misses {
-            without_path(route, "(none)");
+        for (route, scope) in self.misses {
+            without_path(route, scope, "(none)");
         }
-        let fallback = self.fallback.map(|route| without_path(route, "(fallback)"));
-        let missed = missed.map(|route| without_path(route, "(none)"));
+        let fallback = self.fallback.map(|route| without_path(route, 0, "(fallback)"));
+        let missed = missed.map(|route| without_path(route, 0, "(none)"));
         let data = AppData {
             names,
-            templates: self.states.get::<Templates>().map(|templates| Templates::clone(&templates)),
-            states: self.states,
+            states: self.scopes.resolve(),
+            scopes,
             not_found: self.not_found,
             on_error: self.on_error,
             body_limits: routes.iter().map(|route| route.body_limit()).collect(),
@@ -372,7 +400,7 @@ impl App {
             paths,
             fallback,
             missed,
-            factories: self.factories,
+            values: self.scopes,
             https: self.https,
         };
         Ok((app, self.config))

@@ -144,7 +144,7 @@ fn credentials<'r>(request: &Request<'r>, scheme: &str) -> Option<&'r str> {
 }
 
 fn realm(request: &Request<'_>) -> String {
-    let realm = match request.shared.app.state::<Realm>() {
+    let realm = match request.shared.app.state::<Realm>(request.route) {
         Some(realm) => realm.0.clone(),
         None => request.authority().to_string(),
     };

@@ -2,24 +2,11 @@
 
 use crate::Https;
 use crate::handler::Route;
-use crate::request::{BodyUse, Locals};
+use crate::request::BodyUse;
 use crate::router::Router;
 use crate::shared::AppData;
-use std::any::{Any, TypeId};
-use std::rc::Rc;
+use crate::states::Scopes;
 use std::sync::Arc;
-
-/// Makes the value of [`App::per_worker`](crate::App::per_worker) for each worker.
-#[derive(Clone)]
-pub(crate) struct Factory {
-    make: Arc<dyn Fn() -> (TypeId, Rc<dyn Any>) + Send + Sync>,
-}
-
-impl Factory {
-    pub(crate) fn new<T: Any>(factory: impl Fn() -> T + Send + Sync + 'static) -> Factory {
-        Factory { make: Arc::new(move || (TypeId::of::<T>(), Rc::new(factory()))) }
-    }
-}
 
 /// The result of [`App::build`](crate::App::build).
 pub(crate) struct BuiltApp {
@@ -32,17 +19,12 @@ pub(crate) struct BuiltApp {
     /// The route that runs the app's middleware for requests that match no other route. `None` if the app has no
     /// middleware.
     pub(crate) missed: Option<u32>,
-    pub(crate) factories: Vec<Factory>,
+    pub(crate) values: Scopes,
     pub(crate) https: Https,
     pub(crate) body_uses: Vec<BodyUse>,
 }
 
 impl BuiltApp {
-    /// Makes a worker's own values. Called on the worker's thread.
-    pub(crate) fn make_locals(&self) -> Locals {
-        self.factories.iter().map(|factory| (factory.make)()).collect()
-    }
-
     /// Returns a route's template, and true if its handler is async, for logs.
     pub(crate) fn route(&self, route: u32) -> (&str, bool) {
         let path = self.paths.get(route as usize).map_or("", String::as_str);

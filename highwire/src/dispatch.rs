@@ -54,7 +54,8 @@ pub struct Dispatcher {
     app: Arc<BuiltApp>,
     shared: Arc<Shared>,
     endpoints: Vec<Box<dyn Endpoint>>,
-    locals: Rc<Locals>,
+    /// The worker's values of the app, and of each nested app, and their templates.
+    locals: Vec<Rc<Locals>>,
     captures: Captures,
     /// The router's response to the current request, which the route [`Missed`](crate::middleware::Missed) takes.
     missed: Option<Box<Response>>,
@@ -63,7 +64,7 @@ pub struct Dispatcher {
     resolved: Vec<u8>,
     /// True if requests without TLS are redirected to https.
     redirects: bool,
-    templates: Option<Rc<Templates>>,
+    templates: Vec<Option<Rc<Templates>>>,
 }
 
 impl Service for Dispatcher {
@@ -91,7 +92,8 @@ impl Service for Dispatcher {
     #[inline]
     fn begin(&mut self, request: Begin<'_>, answer: &mut Option<Response>) -> Outcome {
         let Begin { route, head, window, caller, body, hooks, task } = request;
-        let _templates = templates::enter(&self.templates);
+        let scope = self.shared.app.scope(route);
+        let _templates = templates::enter(&self.templates[scope]);
         let path = if self.resolved.is_empty() { head.target.path.of(window) } else { &self.resolved };
         let mut request = Request {
             head,
@@ -100,7 +102,7 @@ impl Service for Dispatcher {
             route,
             caller,
             shared: &self.shared,
-            locals: &self.locals,
+            locals: &self.locals[scope],
             body,
             hooks,
             missed: &mut self.missed,
@@ -110,7 +112,7 @@ impl Service for Dispatcher {
     }
 
     fn poll(&mut self, (route, place): (u32, u32), cx: &mut Context<'_>) -> Poll<Response> {
-        let _templates = templates::enter(&self.templates);
+        let _templates = templates::enter(&self.templates[self.shared.app.scope(route)]);
         self.endpoints[route as usize].poll(place, cx)
     }
 
@@ -127,7 +129,7 @@ impl Service for Dispatcher {
     }
 
     fn error(&self, status: StatusCode, text: &str) -> Response {
-        let _templates = templates::enter(&self.templates);
+        let _templates = templates::enter(&self.templates[0]);
         self.shared.app.error(status, text)
     }
 }
@@ -136,12 +138,12 @@ impl Dispatcher {
     fn new(app: Arc<BuiltApp>, engine: Arc<highwire_engine::Shared>) -> Dispatcher {
         Dispatcher {
             endpoints: app.routes.iter().map(|route| route.clone().endpoint()).collect(),
-            locals: Rc::new(app.make_locals()),
+            locals: app.values.make_locals(),
             captures: Captures::default(),
             missed: None,
             resolved: Vec::new(),
             redirects: app.https.redirects(),
-            templates: app.data.templates.clone().map(Rc::new),
+            templates: app.data.states.iter().map(|map| map.templates().map(Rc::new)).collect(),
             shared: Arc::new(Shared::new(app.data.clone(), engine)),
             app,
         }
@@ -231,16 +233,17 @@ impl Dispatcher {
 
     #[inline(never)]
     fn not_found(&self, head: &Head, window: &[u8], caller: Caller<'_>) -> Response {
-        let _templates = templates::enter(&self.templates);
+        let _templates = templates::enter(&self.templates[0]);
         let nobody = TaskWaker::Known(std::task::Waker::noop().clone());
         let request = Request {
             head,
             window,
             params: Params { names: &[], captures: &self.captures, path: b"" },
-            route: 0,
+            // None: the values are those of the outermost app.
+            route: u32::MAX,
             caller,
             shared: &self.shared,
-            locals: &self.locals,
+            locals: &self.locals[0],
             body: &mut Ready::Nothing,
             hooks: &mut Hooks::default(),
             missed: &mut None,

@@ -72,7 +72,8 @@ impl Reply {
 impl FromRequest for Reply {
     fn from_request(request: &mut Request<'_>) -> Result<Reply, Response> {
         let waker = request.waker();
-        let templates = request.shared.app.templates.clone();
+        let app = &request.shared.app;
+        let templates = app.states[app.scope(request.route)].templates();
         Ok(Reply { replier: request.hooks.reply_later(waker), templates })
     }
 }

@@ -3,7 +3,6 @@
 use crate::files::open::OpenFiles;
 use crate::request::{BodyUse, Request};
 use crate::states;
-use crate::templates::Templates;
 use crate::{Response, StatusCode};
 use highwire_engine::Asked;
 use std::any::Any;
@@ -19,8 +18,10 @@ pub(crate) type NotFoundHandler = Arc<dyn Fn(&Request<'_>) -> Response + Send + 
 pub(crate) struct AppData {
     /// The names of each route's parameters.
     pub(crate) names: Vec<Vec<Box<str>>>,
-    pub(crate) states: states::Map,
-    pub(crate) templates: Option<Templates>,
+    /// The values of the app, and of each nested app.
+    pub(crate) states: Vec<states::Map>,
+    /// For each route, the index of its values.
+    pub(crate) scopes: Vec<usize>,
     pub(crate) not_found: Option<NotFoundHandler>,
     pub(crate) on_error: Option<ErrorHandler>,
     /// For each route, the limit on the request body in bytes, if the route has its own.
@@ -37,8 +38,14 @@ impl AppData {
         }
     }
 
-    pub(crate) fn state<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        self.states.get()
+    /// Returns the index of the values of a route's app; 0, the outermost, without a route.
+    #[inline]
+    pub(crate) fn scope(&self, route: u32) -> usize {
+        self.scopes.get(route as usize).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn state<T: Any + Send + Sync>(&self, route: u32) -> Option<Arc<T>> {
+        self.states[self.scope(route)].get()
     }
 
     /// Returns the route's own limit on the request body in bytes, or `None` if it has none or does not use the body.

@@ -46,7 +46,11 @@ fn errors_say_which_file_and_why() {
         (not_x509, &one.key, "certificate %/site.pem: its certificate cannot be used: it is not X.509"),
         (&one.chain, &one.chain, "private key %/site.key: holds no private key"),
         (&one.chain, "hello", "private key %/site.key: is not PEM: it has no line `-----BEGIN ...`"),
-        (&one.chain, encrypted, "private key %/site.key: its private key is encrypted; store it without a passphrase"),
+        (
+            &one.chain,
+            encrypted,
+            "private key %/site.key: its private key is encrypted, and the server cannot ask for the passphrase; write it without one: openssl pkey -in FILE -out NEW",
+        ),
         (&one.chain, not_a_key, "private key %/site.key: its private key cannot be used: "),
         (&one.chain, &two.key, "private key %/site.key: the key does not match certificate %/site.pem"),
     ] {

@@ -170,8 +170,11 @@ typedef void(HAYWIRE_CALLING_CONVENTION* http_response_complete_callback)(void* 
 HAYWIRE_EXTERN int hw_init_from_config(char* configuration_filename);
 /* Takes the settings, which are copied. Returns 0. */
 HAYWIRE_EXTERN int hw_init_with_config(configuration* config);
-/* Listens and serves until the process ends. Returns 0, or 1 if it cannot listen. */
+/* Listens and serves until the process ends. Returns 0, or 1 if it cannot listen. Older programs pass the number of threads,
+ * which replaces the one of the settings unless it is 0. */
 HAYWIRE_EXTERN int hw_http_open(void);
+HAYWIRE_EXTERN int hw_http_open_with(int threads);
+#define hw_http_open(...) hw_http_open_with((__VA_ARGS__ + 0))
 /* Adds a route, before hw_http_open. A segment that begins with `*` matches any one segment. Exact segments come first, and of
  * equal routes the last one counts. */
 HAYWIRE_EXTERN void hw_http_add_route(char* route, http_request_callback callback, void* user_data);

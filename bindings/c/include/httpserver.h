@@ -1,11 +1,38 @@
 /* httpserver.h: programs that were written for the single-header library of that name run on Highwire.
  *
- * The names and meanings are those of versions 0.7 and 0.9 of that interface; the server is Highwire's, in libhighwire. Define
- * HTTPSERVER_IMPL or not: there is nothing to implement. The header may be included in any file, more than once, in C99 and in
+ * The names and meanings are those of versions 0.7 and 0.9 of that interface; the server is Highwire's, in libhighwire. With
+ * HTTPSERVER_IMPL it includes the system's headers that the original includes there; there is nothing to implement. The header may be included in any file, more than once, in C99 and in
  * C++11. See docs/httpserver.md for what differs. New programs should use highwire.h.
  *
  * Licensed under MIT or Apache-2.0, as you choose.
  */
+/* The original brings these headers where it is implemented, and programs rely on them. */
+#if defined(HTTPSERVER_IMPL) && !defined(HTTPSERVER_IMPL_HEADERS)
+#define HTTPSERVER_IMPL_HEADERS
+#include <arpa/inet.h>
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#endif
+#endif
+
 #ifndef HTTPSERVER_H
 #define HTTPSERVER_H
 
@@ -13,8 +40,8 @@
 extern "C" {
 #endif
 
-/* The knobs. Define them before the first include. Times are in seconds, sizes in bytes. One that is not positive has its
- * default. */
+/* The knobs. Define them before the first include. Times are in seconds, sizes in bytes. One of 0, and a
+ * negative size, has its default; a negative time turns its timeout off. */
 #ifndef HTTP_REQUEST_BUF_SIZE
 #define HTTP_REQUEST_BUF_SIZE 1024 /* Has no effect: buffers grow as needed. */
 #endif
@@ -42,7 +69,7 @@ extern "C" {
 #define HTTP_AUTOMATIC 0x8
 #define HTTP_FLG_STREAMED 0x1
 
-/* Bytes without a NUL at their end: print them with %.*s. */
+/* Bytes without a NUL at their end: print them with %.*s. Only the body of a request that is not streamed has a NUL behind it. */
 struct http_string_s {
     char const *buf;
     int len;

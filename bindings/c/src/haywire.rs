@@ -19,7 +19,7 @@ use highwire::{App, BodyUse, IntoResponse, Response, StatusCode, direct};
 use settings::Settings;
 use smallvec::SmallVec;
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ushort, c_void};
 use std::io::Write as _;
 use std::ptr;
@@ -112,8 +112,94 @@ thread_local! {
     static CALL: Cell<*mut Call> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// The responses whose handlers have returned.
-static LEFT: LazyLock<Mutex<HashMap<u64, Making>>> = LazyLock::new(Mutex::default);
+/// The responses that are not those of a call of the thread that uses them.
+static LEFT: LazyLock<Mutex<Left>> = LazyLock::new(Mutex::default);
+
+#[derive(Default)]
+struct Left {
+    /// Those whose handlers have returned.
+    making: HashMap<u64, Making>,
+    /// What other threads have done with the responses of handlers that have not returned. It has effect when they return.
+    early: HashMap<u64, Early>,
+    /// The handles in `early`, the oldest first.
+    order: VecDeque<u64>,
+}
+
+/// The most responses of which other threads have done something before their handlers have returned. Beyond it the oldest is
+/// forgotten: a program that uses responses after they were sent must not fill the memory.
+const MOST_EARLY: usize = 65_536;
+
+/// What other threads have done with a response whose handler has not returned.
+#[derive(Default)]
+struct Early {
+    making: Making,
+    sent: Option<Owned>,
+}
+
+impl Left {
+    /// Returns the place for what another thread does with a response whose handler has not returned.
+    fn early(&mut self, handle: u64) -> &mut Early {
+        if !self.early.contains_key(&handle) {
+            if self.order.len() >= MOST_EARLY
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.early.remove(&oldest);
+            }
+            self.order.push_back(handle);
+        }
+        self.early.entry(handle).or_default()
+    }
+
+    fn take_early(&mut self, handle: u64) -> Option<Early> {
+        let early = self.early.remove(&handle)?;
+        self.order.retain(|known| *known != handle);
+        Some(early)
+    }
+}
+
+/// A response with bytes of its own, which another thread has sent before the handler has returned.
+struct Owned {
+    status: Option<Vec<u8>>,
+    fields: Vec<(Vec<u8>, Vec<u8>)>,
+    body: Option<Vec<u8>>,
+    completion: Completion,
+}
+
+impl Owned {
+    /// Copies what another thread has made of a response.
+    ///
+    /// # Safety
+    /// The strings have their bytes.
+    unsafe fn of(making: &Making, completion: Completion) -> Owned {
+        // SAFETY: as the caller promises.
+        let bytes = |string: &hw_string| unsafe { bytes_of(string) }.to_vec();
+        Owned {
+            status: making.status.as_ref().map(bytes),
+            fields: making.fields.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
+            body: making.body.as_ref().map(bytes),
+            completion,
+        }
+    }
+
+    /// Returns the response with what the handler has made of it. It points to the bytes of this value.
+    fn over(&self, handler: Making) -> Making {
+        let string = |bytes: &Vec<u8>| hw_string { value: bytes.as_ptr().cast_mut().cast(), length: bytes.len() };
+        let own = Making {
+            status: self.status.as_ref().map(string),
+            fields: self.fields.iter().map(|(name, value)| (string(name), string(value))).collect(),
+            body: self.body.as_ref().map(string),
+        };
+        handler.and(own)
+    }
+}
+
+impl Making {
+    /// Returns this response with later changes.
+    fn and(mut self, later: Making) -> Making {
+        self.fields.extend(later.fields);
+        Making { status: later.status.or(self.status), fields: self.fields, body: later.body.or(self.body) }
+    }
+}
 
 /// Calls `act` with the call of this thread that has this response.
 fn with_call<R>(handle: u64, act: impl FnOnce(&mut Call) -> R) -> Option<R> {
@@ -140,13 +226,17 @@ fn change(response: *mut hw_http_response, act: impl FnOnce(&mut Making)) {
     });
     if found.is_none()
         && let Some(act) = act
-        && let Some(making) = lock(&LEFT).get_mut(&handle)
     {
-        act(making);
+        let mut left = lock(&LEFT);
+        match left.making.get_mut(&handle) {
+            Some(making) => act(making),
+            None => act(&mut left.early(handle).making),
+        }
     }
 }
 
-/// Takes a response, to send or to free it.
+/// Takes a response, to send or to free it. Returns `None` if it was sent or freed, or if its handler has not returned on
+/// another thread.
 fn take(response: *mut hw_http_response) -> Option<Making> {
     let handle = response as usize as u64;
     let take = |call: &mut Call| {
@@ -155,7 +245,7 @@ fn take(response: *mut hw_http_response) -> Option<Making> {
     };
     match with_call(handle, take) {
         Some(making) => making,
-        None => lock(&LEFT).remove(&handle),
+        None => lock(&LEFT).making.remove(&handle),
     }
 }
 
@@ -251,6 +341,15 @@ pub unsafe extern "C" fn hw_http_add_route(route: *const c_char, callback: Callb
 /// Listens and serves until the process ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn hw_http_open() -> c_int {
+    hw_http_open_with(0)
+}
+
+/// Listens and serves until the process ends, with this number of threads unless it is 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn hw_http_open_with(threads: c_int) -> c_int {
+    if let Ok(threads @ 1..) = u32::try_from(threads) {
+        lock(&PROGRAM).settings.threads = threads;
+    }
     let mut status = 0;
     guarded(|| {
         if let Err(error) = open() {
@@ -286,6 +385,8 @@ fn open() -> highwire::Result<()> {
                 "reuseport" => config.balance = Balance::ReusePort,
                 _ => {}
             }
+            // As in the original, several processes may have the port.
+            config.socket.reuse_port = true;
             if settings.backlog > 0 {
                 config.socket.backlog = settings.backlog.min(i32::MAX as u32) as _;
             }
@@ -380,9 +481,26 @@ unsafe extern "C" fn inner(handle: u64, data: *mut c_void) {
     let call = unsafe { &mut *place };
     CALL.set(call.previous);
     if !call.is_over {
-        // The program sends it later, also from another thread, which needs the deferred request.
-        let _ = crate::current::defer(handle);
-        lock(&LEFT).insert(handle, std::mem::take(&mut call.making));
+        let mut left = lock(&LEFT);
+        let Early { making, sent } = left.take_early(handle).unwrap_or_default();
+        let own = std::mem::take(&mut call.making);
+        match sent {
+            // Another thread has sent it already.
+            Some(mut sent) => {
+                drop(left);
+                let whole = sent.over(own);
+                // SAFETY: the strings of the handler live until the response is sent, which is now, and `sent` has the others.
+                answer_here(handle, || unsafe { heads::response(&whole) });
+                sent.completion.is_owed = false;
+                let data = Data(sent.completion.data.0);
+                call.completed = sent.completion.callback.map(|callback| (callback, data));
+            }
+            // The program sends it later, also from another thread, which needs the deferred request.
+            None => {
+                let _ = crate::current::defer(handle);
+                left.making.insert(handle, own.and(making));
+            }
+        }
     }
     if let Some((completed, data)) = call.completed.take() {
         complete(Some(completed), data);
@@ -422,6 +540,9 @@ pub extern "C" fn hw_free_http_response(response: *mut hw_http_response) {
         if take(response).is_some() {
             return answer(response as usize as u64, Draft::new(500)?);
         }
+        let completion = Completion { callback: None, data: Data(ptr::null_mut()), is_owed: false };
+        let status = Some(b"500 Internal Server Error".to_vec());
+        send_early(response, |_| Owned { status, fields: Vec::new(), body: None, completion });
         Ok(())
     });
 }
@@ -497,7 +618,14 @@ pub unsafe extern "C" fn hw_http_response_send(
         if sent == Some(true) {
             return Ok(());
         }
-        let Some(making) = take(response) else { return Ok(()) };
+        let Some(making) = take(response) else {
+            if sent.is_none() {
+                let completion = Completion { callback, data: Data(user_data), is_owed: true };
+                // SAFETY: as the caller promises.
+                send_early(response, |making| unsafe { Owned::of(making, completion) });
+            }
+            return Ok(());
+        };
         // A late response may come after the end of its request, and is then not made. The program still gets its callback,
         // which frees its data. A second response in the handler is a mistake, and its callback is not called.
         let is_owed = !handle_of_current(handle) || deferred::get(handle).is_some();
@@ -506,6 +634,15 @@ pub unsafe extern "C" fn hw_http_response_send(
         let sending = unsafe { Sending::of(&making, completion) };
         answer_with(handle, sending, Sending::into_response)
     });
+}
+
+/// Keeps a response that another thread sends until its handler returns.
+fn send_early(response: *mut hw_http_response, own: impl FnOnce(&Making) -> Owned) {
+    let mut left = lock(&LEFT);
+    let early = left.early(response as usize as u64);
+    if early.sent.is_none() {
+        early.sent = Some(own(&early.making));
+    }
 }
 
 fn complete(callback: Completed, data: Data) {

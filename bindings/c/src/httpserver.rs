@@ -163,7 +163,8 @@ pub extern "C" fn http_request_userdata(request: *mut http_request_s) -> *mut c_
 /// Returns the value of the program for the server.
 #[unsafe(no_mangle)]
 pub extern "C" fn http_request_server_userdata(request: *mut http_request_s) -> *mut c_void {
-    with_connection(request, |connection| connection.server.userdata.get()).unwrap_or(ptr::null_mut())
+    with_connection(request, |connection| connection.server.userdata.load(std::sync::atomic::Ordering::Relaxed))
+        .unwrap_or(ptr::null_mut())
 }
 
 /// Frees the body of a request before it is answered.

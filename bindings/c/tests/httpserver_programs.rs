@@ -49,6 +49,12 @@ fn ask(build: Build, mode: &str, wrapper: &[&str]) {
     let address = format!("127.0.0.1:{port}");
     let send = |request: &str| exchange_text(connect(&address), request);
 
+    let filled = send("GET /filled HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert!(filled.starts_with("HTTP/1.1 201 ") && filled.contains("x-thread: yes"), "{what}: {filled}");
+    assert!(filled.ends_with("filled"), "{what}: {filled}");
+    let length = "POST /terminated HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello";
+    assert!(send(length).ends_with("a NUL"), "{what}");
+
     // One connection: different requests, pipelined too, and its own value.
     let mut client = Http1::new(connect(&address));
     client
@@ -168,7 +174,7 @@ fn late_answers_have_the_parts_of_their_own_request(address: &str, what: &str) {
 #[test]
 fn programs_for_httpserver_run_unchanged() {
     for build in BUILDS.iter().filter(|build| has(build.compiler)) {
-        for mode in ["listen", "poll"] {
+        for mode in ["listen", "poll", "thread"] {
             ask(*build, mode, &[]);
         }
     }

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// How the next chunk of a request's body is read.
 pub(super) enum Chunks {
@@ -25,7 +25,7 @@ pub(super) enum Chunks {
 
 /// A connection, and the request that it answers now.
 pub(super) struct Connection {
-    pub(super) server: Rc<Server>,
+    pub(super) server: Arc<Server>,
     /// The handle of the request.
     pub(super) request: u64,
     /// The value of the program, which lives as long as the connection.
@@ -122,7 +122,7 @@ fn number(server: u32, id: SocketId) -> u64 {
 }
 
 /// Begins a request on a connection. Returns the connection's number.
-pub(super) fn begin(server: &Rc<Server>, id: SocketId, request: u64, whole_chunk: Option<Bytes>) -> u64 {
+pub(super) fn begin(server: &Arc<Server>, id: SocketId, request: u64, whole_chunk: Option<Bytes>) -> u64 {
     let number = number(server.number, id);
     let ended = CONNECTIONS.with_borrow_mut(|connections| {
         let before = connections.by_slot.insert((server.number, id.index), number).filter(|before| *before != number);

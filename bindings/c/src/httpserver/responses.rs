@@ -8,10 +8,9 @@ use crate::result::{HIGHWIRE_OK, guarded, highwire_result};
 use crate::stream::{self, highwire_stream, highwire_stream_abort, highwire_stream_end};
 use bytes::Bytes;
 use http::StatusCode;
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// A response as the program makes it: pointers to its bytes, which live until it is sent.
 #[derive(Default)]
@@ -27,28 +26,34 @@ struct Responses {
     making: HashMap<u64, Making>,
 }
 
-thread_local! {
-    static RESPONSES: RefCell<Responses> = RefCell::default();
+// SAFETY: the pointers are followed only when the response is sent. The program promises that their bytes live until then.
+unsafe impl Send for Making {}
+
+/// The responses of all threads, because a program may fill one on another thread than the one that sends it.
+static RESPONSES: LazyLock<Mutex<Responses>> = LazyLock::new(Mutex::default);
+
+fn responses() -> MutexGuard<'static, Responses> {
+    RESPONSES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes a response. It is freed when it is sent.
 #[unsafe(no_mangle)]
 pub extern "C" fn http_response_init() -> *mut http_response_s {
-    RESPONSES.with_borrow_mut(|responses| {
-        responses.last += 1;
-        responses.making.insert(responses.last, Making::default());
-        // No number is one of memory, and none is NULL.
-        (responses.last << 1 | 1) as usize as *mut http_response_s
-    })
+    let mut responses = responses();
+    responses.last += 1;
+    let last = responses.last;
+    responses.making.insert(last, Making::default());
+    // No number is one of memory, and none is NULL.
+    (last << 1 | 1) as usize as *mut http_response_s
 }
 
 fn change(response: *mut http_response_s, act: impl FnOnce(&mut Making)) {
     let number = response as usize as u64 >> 1;
-    RESPONSES.with_borrow_mut(|responses| responses.making.get_mut(&number).map(act));
+    responses().making.get_mut(&number).map(act);
 }
 
 fn take(response: *mut http_response_s) -> Option<Making> {
-    RESPONSES.with_borrow_mut(|responses| responses.making.remove(&(response as usize as u64 >> 1)))
+    responses().making.remove(&(response as usize as u64 >> 1))
 }
 
 /// Sets the status; 200 without it. One outside 100 to 599 is 500.

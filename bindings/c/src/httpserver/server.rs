@@ -12,12 +12,11 @@ use crate::result::{Failed, HIGHWIRE_SYSTEM, engine, guarded};
 use bytes::Bytes;
 use highwire::{App, BodyUse, StatusCode, direct};
 use highwire_io::SocketId;
-use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
-use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The knobs of the header, which each program sets for itself.
@@ -40,8 +39,15 @@ const DEFAULTS: http_server_knobs = http_server_knobs {
 };
 
 impl http_server_knobs {
-    /// Returns the knobs with the default in place of each that is not positive: 0 would turn a timeout off.
+    /// Returns the knobs with the default in place of each that is 0, and of each negative size. A negative time is one
+    /// without an end.
     fn positive(self) -> http_server_knobs {
+        fn time(name: &str, value: c_int, default: c_int) -> c_int {
+            if value == 0 {
+                complain("httpserver", format_args!("{name} is 0; using {default}"));
+            }
+            if value == 0 { default } else { value }
+        }
         fn or<T: PartialOrd + Default + std::fmt::Display>(name: &str, value: T, default: T) -> T {
             if value > T::default() {
                 return value;
@@ -50,8 +56,8 @@ impl http_server_knobs {
             default
         }
         http_server_knobs {
-            request_timeout: or("HTTP_REQUEST_TIMEOUT", self.request_timeout, DEFAULTS.request_timeout),
-            keep_alive_timeout: or("HTTP_KEEP_ALIVE_TIMEOUT", self.keep_alive_timeout, DEFAULTS.keep_alive_timeout),
+            request_timeout: time("HTTP_REQUEST_TIMEOUT", self.request_timeout, DEFAULTS.request_timeout),
+            keep_alive_timeout: time("HTTP_KEEP_ALIVE_TIMEOUT", self.keep_alive_timeout, DEFAULTS.keep_alive_timeout),
             max_total_est_mem_usage: or(
                 "HTTP_MAX_TOTAL_EST_MEM_USAGE",
                 self.max_total_est_mem_usage,
@@ -73,10 +79,11 @@ pub(super) struct Server {
     port: c_int,
     handler: unsafe extern "C" fn(*mut super::http_request_s),
     knobs: http_server_knobs,
-    pub(super) userdata: Cell<*mut c_void>,
+    pub(super) userdata: AtomicPtr<c_void>,
     /// The descriptor on which the program registers its events.
     epoll: c_int,
-    running: Cell<Option<highwire_loop>>,
+    /// The loop of the thread that listens, or 0.
+    running: AtomicU64,
     /// What the descriptor's event of the server itself points to.
     event: Event,
 }
@@ -88,8 +95,17 @@ struct Event {
     server: u32,
 }
 
-thread_local! {
-    static SERVERS: RefCell<HashMap<u32, Rc<Server>>> = RefCell::default();
+/// The servers of all threads, because a program may make one in one thread and listen in another. None is ever freed.
+static SERVERS: LazyLock<Mutex<HashMap<u32, Arc<Server>>>> = LazyLock::new(Mutex::default);
+
+fn servers() -> MutexGuard<'static, HashMap<u32, Arc<Server>>> {
+    SERVERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Server {
+    fn running(&self) -> Option<highwire_loop> {
+        Some(self.running.load(Ordering::Relaxed)).filter(|running| *running != 0)
+    }
 }
 
 /// What a program has of a server: memory that it may free.
@@ -98,17 +114,17 @@ struct Memory {
     number: u32,
 }
 
-/// Returns the server of a pointer, if this thread has it.
+/// Returns the server of a pointer.
 ///
 /// # Safety
 /// The pointer is NULL, or one of `http_server_init` that was not freed.
-unsafe fn server_of(pointer: *mut http_server_s) -> Option<Rc<Server>> {
+unsafe fn server_of(pointer: *mut http_server_s) -> Option<Arc<Server>> {
     if pointer.is_null() {
         return None;
     }
     // SAFETY: the caller promises memory of `http_server_init_with`.
     let number = unsafe { (*pointer.cast::<Memory>()).number };
-    SERVERS.with_borrow(|servers| servers.get(&number).cloned())
+    servers().get(&number).cloned()
 }
 
 /// Makes a server for a port.
@@ -141,12 +157,12 @@ pub extern "C" fn http_server_init_with(
         port,
         handler,
         knobs: knobs.positive(),
-        userdata: Cell::new(ptr::null_mut()),
+        userdata: AtomicPtr::default(),
         epoll,
-        running: Cell::default(),
+        running: AtomicU64::new(0),
         event: Event { handler: turn, server: number },
     };
-    SERVERS.with_borrow_mut(|servers| servers.insert(number, Rc::new(server)));
+    servers().insert(number, Arc::new(server));
     memory.cast()
 }
 
@@ -158,7 +174,7 @@ pub extern "C" fn http_server_init_with(
 pub unsafe extern "C" fn http_server_set_userdata(server: *mut http_server_s, data: *mut c_void) {
     // SAFETY: as the caller promises.
     if let Some(server) = unsafe { server_of(server) } {
-        server.userdata.set(data);
+        server.userdata.store(data, Ordering::Relaxed);
     }
 }
 
@@ -255,7 +271,7 @@ fn handle_event(server: &Server, timeout: c_int) -> c_int {
     match unsafe { libc::epoll_wait(server.epoll, &raw mut event, 1, timeout) } {
         1 => {
             let pointer = event.u64 as usize as *const Event;
-            if ptr::eq(pointer, &server.event) && server.running.get().is_some_and(embed::is_in_turn) {
+            if ptr::eq(pointer, &server.event) && server.running().is_some_and(embed::is_in_turn) {
                 // The program polls the server in a handler of its own, whose turn goes on afterwards.
                 return 0;
             }
@@ -277,13 +293,14 @@ fn handle_event(server: &Server, timeout: c_int) -> c_int {
 unsafe extern "C" fn turn(event: *mut libc::epoll_event) {
     // SAFETY: as the caller promises.
     let number = unsafe { (*((*event).u64 as usize as *const Event)).server };
-    let running = SERVERS.with_borrow(|servers| servers.get(&number).and_then(|server| server.running.get()));
+    let running = servers().get(&number).and_then(|server| server.running());
     // A turn that runs already goes on afterwards.
     let _ = guarded(|| running.map_or(Ok(false), embed::turn).map(drop));
 }
 
-fn listen(server: &Rc<Server>, address: &str) -> Result<(), Failed> {
+fn listen(server: &Arc<Server>, address: &str) -> Result<(), Failed> {
     let knobs = server.knobs;
+    // Zero turns a timeout off.
     let seconds = |seconds: c_int| Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
     let bound = |bytes: i64| u32::try_from(bytes).unwrap_or(u32::MAX);
     // The routes must be `Send`, but this server has one thread.
@@ -299,6 +316,8 @@ fn listen(server: &Rc<Server>, address: &str) -> Result<(), Failed> {
     });
     let app = App::new().fallback(handler).configure(|config| {
         config.workers = 1;
+        // As in the original, several processes may have the port.
+        config.socket.reuse_port = true;
         // A request is a connection.
         config.http2_cleartext = false;
         config.timeouts.head = seconds(knobs.request_timeout);
@@ -319,7 +338,7 @@ fn listen(server: &Rc<Server>, address: &str) -> Result<(), Failed> {
     if unsafe { libc::epoll_ctl(server.epoll, libc::EPOLL_CTL_ADD, descriptor, &raw mut event) } != 0 {
         return Err((HIGHWIRE_SYSTEM, std::io::Error::last_os_error().to_string()));
     }
-    server.running.set(Some(running));
+    server.running.store(running, Ordering::Relaxed);
     // The worker must have run once before it is waited for.
     embed::turn(running).map(drop)
 }
@@ -330,7 +349,7 @@ fn listen(server: &Rc<Server>, address: &str) -> Result<(), Failed> {
 /// `data` is the number of a server.
 unsafe extern "C" fn inner(handle: u64, data: *mut c_void) {
     let number = data as usize as u32;
-    let Some(server) = SERVERS.with_borrow(|servers| servers.get(&number).cloned()) else { return };
+    let Some(server) = servers().get(&number).cloned() else { return };
     let Some((connection, kind)) = with_request_mut(handle, |request| {
         let length =
             request.header("content-length").and_then(|value| std::str::from_utf8(value).ok()?.parse::<u64>().ok());
@@ -357,7 +376,12 @@ unsafe extern "C" fn inner(handle: u64, data: *mut c_void) {
             let Some(body) = receive::take(handle) else { return };
             highwire::spawn(async move {
                 match body.body.collect(usize::try_from(length).unwrap_or(usize::MAX)).await {
-                    Ok(body) => run(&server, id, handle, Some(body.into())),
+                    Ok(mut body) => {
+                        // Programs pass the body on as a C string.
+                        let length = body.len();
+                        body.push(0);
+                        run(&server, id, handle, Some(Bytes::from(body).slice(..length)));
+                    }
                     Err(error) => refuse(handle, error.status()),
                 }
             });
@@ -372,7 +396,7 @@ enum Kind {
     Streamed,
 }
 
-fn run(server: &Rc<Server>, id: SocketId, handle: u64, body: Option<Bytes>) {
+fn run(server: &Arc<Server>, id: SocketId, handle: u64, body: Option<Bytes>) {
     let number = begin(server, id, handle, body);
     call_back(number, handle, server.handler, |_| {});
 }

@@ -1,12 +1,13 @@
 /* A program with Haywire's interface, for the tests: what its users rely on, and what crashed the original. */
 #include <haywire.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 static int completed;
 
 static void complete(void* user_data) {
     (void)user_data;
-    completed++;
+    __sync_fetch_and_add(&completed, 1);
 }
 
 static void send_text(hw_http_response* response, const char* text) {
@@ -88,6 +89,38 @@ static void later(http_request* request, hw_http_response* response, void* user_
     send_text(response, "now");
 }
 
+/* Sends a response that its handler may have begun, on another thread. */
+static void* send_from_thread(void* response) {
+    hw_string name, value;
+    SETSTRING(name, "X-Thread");
+    SETSTRING(value, "yes");
+    hw_set_response_header((hw_http_response*)response, &name, &value);
+    send_text((hw_http_response*)response, "from a thread");
+    return NULL;
+}
+
+/* The handler waits for the thread, so the response is always sent before the handler returns. */
+static void joined(http_request* request, hw_http_response* response, void* user_data) {
+    pthread_t thread;
+    hw_string name, value;
+    (void)request;
+    (void)user_data;
+    SETSTRING(name, "X-Handler");
+    SETSTRING(value, "yes");
+    hw_set_response_header(response, &name, &value);
+    if (pthread_create(&thread, NULL, send_from_thread, response) == 0)
+        pthread_join(thread, NULL);
+}
+
+/* The response is sent before or after the handler returns. */
+static void raced(http_request* request, hw_http_response* response, void* user_data) {
+    pthread_t thread;
+    (void)request;
+    (void)user_data;
+    if (pthread_create(&thread, NULL, send_from_thread, response) == 0)
+        pthread_detach(thread);
+}
+
 static void moved(http_request* request, hw_http_response* response, void* user_data) {
     hw_string status, name, value;
     (void)request;
@@ -131,7 +164,10 @@ int main(int argc, char** argv) {
     route("/many", many, "");
     route("/later", later, "");
     route("/moved", moved, "");
+    route("/joined", joined, "");
+    route("/raced", raced, "");
     route("/freed", freed, "");
     route("/stop", stop, "");
-    return hw_http_open();
+    /* Older programs pass a number of threads. */
+    return argc > 2 ? hw_http_open(atoi(argv[2])) : hw_http_open();
 }

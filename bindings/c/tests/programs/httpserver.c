@@ -3,18 +3,10 @@
 #define HTTP_MAX_REQUEST_BUF_SIZE 4096
 #define HTTP_REQUEST_TIMEOUT 5
 #define HTTPSERVER_IMPL
-#include <arpa/inet.h>
 #include <httpserver.h>
 #include <httpserver.h>
-#include <netinet/in.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
+/* The header brings those of the system that the original brings. */
+#include <pthread.h>
 
 static struct http_server_s *server, *second;
 static int chunks_left, port;
@@ -33,6 +25,13 @@ static void text(struct http_request_s *request, int status, char const *what) {
     http_response_body(response, copy, (int)strlen(copy));
     http_respond(request, response);
     free(copy); /* It is no longer needed. */
+}
+
+static void *fill(void *response) {
+    http_response_status((struct http_response_s *)response, 201);
+    http_response_header((struct http_response_s *)response, "X-Thread", "yes");
+    http_response_body((struct http_response_s *)response, "filled", 6);
+    return NULL;
 }
 
 /* A timer of the program, on the server's own descriptor. */
@@ -175,7 +174,16 @@ static void handle(struct http_request_s *request) {
     struct http_string_s target = http_request_target(request), body = http_request_body(request);
     if (http_request_server_userdata(request) != (void *)&server)
         abort();
-    if (is(target, "/count"))
+    if (is(target, "/filled")) {
+        /* Another thread fills the response while the handler waits. */
+        struct http_response_s *response = http_response_init();
+        pthread_t filler;
+        if (pthread_create(&filler, NULL, fill, response) == 0)
+            pthread_join(filler, NULL);
+        http_respond(request, response);
+    } else if (is(target, "/terminated")) {
+        text(request, 200, body.buf[body.len] == 0 ? "a NUL" : "none");
+    } else if (is(target, "/count"))
         count(request);
     else if (is(target, "/headers"))
         headers(request);
@@ -234,7 +242,13 @@ static void handle_second(struct http_request_s *request) {
     text(request, 200, http_request_server_userdata(request) == NULL ? "second" : "wrong");
 }
 
+static void *listen_here(void *unused) {
+    (void)unused;
+    return http_server_listen_addr(server, "127.0.0.1") == 0 ? NULL : &server;
+}
+
 int main(int argc, char **argv) {
+    pthread_t thread;
     port = argc > 1 ? atoi(argv[1]) : 8080;
     server = http_server_init(port, handle);
     second = http_server_init(port + 1, handle_second);
@@ -252,6 +266,16 @@ int main(int argc, char **argv) {
                 any = 1;
             if (!any)
                 usleep(200);
+        }
+    }
+    if (argc > 2 && strcmp(argv[2], "thread") == 0) {
+        /* The server was made in this thread, and listens in another one. */
+        if (pthread_create(&thread, NULL, listen_here, NULL) != 0)
+            return 4;
+        for (;;) {
+            while (http_server_poll(second) > 0)
+                ;
+            usleep(200);
         }
     }
     return http_server_listen_addr(server, "127.0.0.1");

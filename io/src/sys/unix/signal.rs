@@ -5,8 +5,10 @@ use crate::sys::wake::ring;
 use crate::wake::Notifier;
 use std::io;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 static COUNTS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
+static KEPT: Mutex<Vec<Notifier>> = Mutex::new(Vec::new());
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 
 /// The signals, what each asks, and true if a handler of others is replaced.
@@ -33,8 +35,8 @@ extern "C" fn on_signal(number: libc::c_int) {
 
 pub(crate) fn install(notifier: Notifier) -> io::Result<()> {
     DESCRIPTOR.store(notifier.to_ring(), Ordering::Release);
-    // The handler may run at any time from now on, so the descriptor must never be closed.
-    std::mem::forget(notifier);
+    // The handler may run at any time from now on, so the descriptor is never closed.
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(notifier);
     for (number, _, replaces) in SIGNALS {
         // SAFETY: all-zero sigactions are valid. The handler only uses atomics and `write`, which are async-signal-safe.
         let done = unsafe {
