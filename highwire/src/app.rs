@@ -362,6 +362,9 @@ impl App {
         let first_missed = self.routes.len();
         for registered in self.routes {
             let (host, pattern) = (registered.host.as_deref(), Pattern::parse(&registered.path)?);
+            registered.route.check_parameters(&pattern.names()).map_err(|text| {
+                Error::Setting(format!("the handler of {:?} can never be called: {text}", registered.path))
+            })?;
             router.insert(host, &registered.filter, &pattern, routes.len() as u32)?;
             if let Some(missed) = registered.missed {
                 router.insert_missed(host, &pattern, (first_missed + missed) as u32);

@@ -131,7 +131,9 @@ impl Problem {
             json.push(',');
         }
         json.push_str("\"title\":");
-        let reason = status.canonical_reason().unwrap_or("Unknown");
+        // The engine's phrases, as in status lines; `http` has old ones.
+        let known = highwire_proto::h1::reason_phrase(status.as_u16());
+        let reason = Some(known).filter(|known| !known.is_empty()).or(status.canonical_reason()).unwrap_or("Unknown");
         write_text(&mut json, title.as_deref().unwrap_or(reason));
         // Writing to a string cannot fail.
         let _ = write!(json, ",\"status\":{},\"detail\":", status.as_u16());

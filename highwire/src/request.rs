@@ -235,6 +235,13 @@ pub trait FromRequest: Sized {
     /// # Errors
     /// Returns the response to send instead of calling the handler.
     fn from_request(request: &mut Request<'_>) -> Result<Self, Response>;
+
+    /// Checks at the start that the value can be extracted on a route with parameters of these names. Returns the reason why
+    /// it never can.
+    #[doc(hidden)]
+    fn check_parameters(_names: &[Box<str>]) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Extracts the whole body.

@@ -6,6 +6,7 @@ use crate::form::urlencoded;
 use crate::media;
 use crate::problem::shortened;
 use crate::request::{BodyUse, FromRequest, Request};
+use crate::shape;
 use crate::{IntoResponse, Problem, Response};
 use http::StatusCode;
 use serde::de::DeserializeOwned;
@@ -45,6 +46,10 @@ impl<T: DeserializeOwned> FromRequest for Path<T> {
         T::deserialize(Fields::of_path(pairs))
             .map(Path)
             .map_err(|misfit| unfit(StatusCode::NOT_FOUND, "path", misfit).into_response())
+    }
+
+    fn check_parameters(names: &[Box<str>]) -> Result<(), String> {
+        shape::check::<T>(names).map_err(|text| format!("Path<{}> {text}", std::any::type_name::<T>()))
     }
 }
 

@@ -148,7 +148,7 @@ fn extractors_take_what_fits_and_refuse_the_rest() {
         extractors,
         &post("/json", "application/json", "{\"x\":1}"),
         422,
-        r#"{"title":"Unprocessable Entity","status":422,"detail":"the JSON does not fit: missing field `y` at line 1 column 7","in":"body","line":1,"column":7}"#,
+        r#"{"title":"Unprocessable Content","status":422,"detail":"the JSON does not fit: missing field `y` at line 1 column 7","in":"body","line":1,"column":7}"#,
     );
     check(extractors, "/query?x=1&y=2", 200, "3");
     check(

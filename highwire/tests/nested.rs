@@ -1,7 +1,7 @@
 //! Nested apps: whose values their handlers see, and what only the outermost app may set.
 
 use highwire::testing::Client;
-use highwire::{App, PerWorker, State};
+use highwire::{App, Path, PerWorker, State};
 
 #[test]
 fn each_app_sees_its_own_values_and_those_around_it() {
@@ -50,4 +50,21 @@ fn settings_that_would_be_lost_are_errors_at_the_start() {
         let text = error(App::new().get("/", || "").nest("/in", nested.get("/", || "")));
         assert!(text.contains(&format!("a nested app has called {name}, which only the outermost app may")), "{text}");
     }
+}
+
+#[test]
+fn a_path_of_another_number_of_parameters_is_an_error_at_the_start() {
+    let error = |app: App| app.server().err().map(|error| error.to_string()).unwrap_or_default();
+    let handler = |Path(id): Path<u32>| id.to_string();
+    assert_eq!(error(App::new().get("/users/{id}", handler)), "");
+    let text = error(App::new().get("/users/{id}/posts/{post}", handler));
+    assert!(
+        text.contains("the handler of \"/users/{id}/posts/{post}\" can never be called: Path<u32> takes 1 parameter"),
+        "{text}"
+    );
+    // The parameters of the prefix count, too.
+    let nested = App::new().get("/posts/{post}", async |Path((user, post)): Path<(u32, u32)>| format!("{user} {post}"));
+    assert_eq!(error(App::new().nest("/users/{user}", nested)), "");
+    let limited = App::new().get("/a", handler).with(highwire::middleware::BodyLimit::new(1));
+    assert!(error(limited).contains("the template has 0 parameters"));
 }

@@ -51,8 +51,12 @@ impl Connection {
         window: &[u8],
         out: &mut Out<'_>,
     ) {
-        tracing::debug!(peer = %self.transport.peer, %error, "a request is refused");
         let _ = (head, window);
+        if self.transport.link.is_some() {
+            tracing::debug!(%error, "a server's response is malformed or broken");
+        } else {
+            tracing::debug!(peer = %self.transport.peer, %error, "a request is refused");
+        }
         self.recycle_exchange();
         if self.transport.link.is_none() && self.exchange.is_none() {
             log_refused(self.transport.peer, Some(error.status()), error.text(), worker);

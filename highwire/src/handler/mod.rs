@@ -43,6 +43,11 @@ pub(crate) trait Route: Send + Sync {
     fn is_async(&self) -> bool {
         false
     }
+    /// Checks that the handler's extractors fit a template with parameters of these names. Returns the reason why one never
+    /// does.
+    fn check_parameters(&self, _: &[Box<str>]) -> Result<(), String> {
+        Ok(())
+    }
     fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint>;
 }
 
@@ -214,6 +219,11 @@ macro_rules! handlers {
             fn body_use(&self) -> BodyUse {
                 const { most(&[$($argument::BODY),*]) }
             }
+            #[allow(unused_variables, reason = "one macro for every number of arguments")]
+            fn check_parameters(&self, names: &[Box<str>]) -> Result<(), String> {
+                $($argument::check_parameters(names)?;)*
+                Ok(())
+            }
             fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
                 Box::new(PlainEndpoint(self))
             }
@@ -275,6 +285,11 @@ macro_rules! handlers {
         {
             fn body_use(&self) -> BodyUse {
                 const { most(&[$($argument::BODY),*]) }
+            }
+            #[allow(unused_variables, reason = "one macro for every number of arguments")]
+            fn check_parameters(&self, names: &[Box<str>]) -> Result<(), String> {
+                $($argument::check_parameters(names)?;)*
+                Ok(())
             }
             fn is_async(&self) -> bool {
                 true
@@ -360,6 +375,11 @@ macro_rules! ninth {
         {
             fn body_use(&self) -> BodyUse {
                 const { most(&[$($argument::BODY),*]) }
+            }
+            #[allow(unused_variables, reason = "one macro for every number of arguments")]
+            fn check_parameters(&self, names: &[Box<str>]) -> Result<(), String> {
+                $($argument::check_parameters(names)?;)*
+                Ok(())
             }
             fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
                 Box::new(PlainEndpoint(self))

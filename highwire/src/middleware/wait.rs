@@ -97,6 +97,9 @@ where
     fn body_use(&self) -> BodyUse {
         self.inner.body_use()
     }
+    fn check_parameters(&self, names: &[Box<str>]) -> Result<(), String> {
+        self.inner.check_parameters(names)
+    }
     fn body_limit(&self) -> Option<u64> {
         self.inner.body_limit()
     }

@@ -35,6 +35,8 @@ struct State {
     missed: bool,
     /// True if the subscription has ended, because its reader was slow or has let it go.
     is_cut: bool,
+    /// True if it ended because messages were lost before they came here.
+    lost_some: bool,
     /// True for changes of members. A broker that is not reachable loses none of them: when it is back, the changes are found
     /// again.
     is_of_presence: bool,
@@ -77,6 +79,7 @@ impl Subscriber {
                 waiting: None,
                 missed: false,
                 is_cut: false,
+                lost_some: false,
                 is_of_presence,
                 place: None,
             }),
@@ -118,6 +121,7 @@ impl Subscriber {
         let mut state = self.state.borrow_mut();
         if has_history && state.is_of_presence && state.has_sink() {
             // No later change of the members would tell of this one.
+            state.lost_some = true;
             state.clear();
             return state.wake();
         }
@@ -141,6 +145,7 @@ impl Subscriber {
         let is_gap = state.missed || published.follows_gap;
         if is_gap && state.has_sink() && published.rule.settings.slow_reader == SlowReader::Disconnect {
             // A frame cannot say that messages were lost, but a client that connects again and resumes gets them.
+            state.lost_some = true;
             return state.cut(published);
         }
         if state.is_empty()
@@ -180,9 +185,15 @@ impl Subscriber {
         }
     }
 
-    /// Returns true if the subscription has ended because its reader was slow.
+    /// Returns true if the subscription has ended, because its reader was slow or messages were lost before.
     pub(crate) fn is_cut(&self) -> bool {
         self.state.borrow().is_cut
+    }
+
+    /// Returns true if the subscription has ended because messages were lost on their way to this process, as while its
+    /// broker was gone.
+    pub(crate) fn has_lost_some(&self) -> bool {
+        self.state.borrow().lost_some
     }
 
     /// Ends the subscription, because its reader has let it go. A message that is being delivered no longer reaches it.

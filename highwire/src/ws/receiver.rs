@@ -44,6 +44,8 @@ const MESSAGE_PERIOD: Duration = Duration::from_secs(30);
 enum Cut {
     /// The peer takes messages of subscriptions too slowly.
     TooSlow,
+    /// Messages of subscriptions were lost before they came to this process.
+    Lost,
     /// The WebSockets of the connection hold too much.
     TooMuch,
 }
@@ -52,6 +54,7 @@ impl Cut {
     fn failure(self) -> Failure {
         match self {
             Cut::TooSlow => Failure { code: code::POLICY, text: "messages are read too slowly" },
+            Cut::Lost => Failure { code: code::TRY_AGAIN, text: "messages were lost; connect again and resume" },
             Cut::TooMuch => Failure { code: code::TRY_AGAIN, text: "the WebSockets of this connection hold too much" },
         }
     }
@@ -321,7 +324,14 @@ impl Receiving {
             is_behind |= !subscription.subscriber().flush(&*self.sender.core);
         }
         let count = subscriptions.all.len();
-        subscriptions.all.retain(|subscription| !subscription.subscriber().is_cut());
+        let mut cut = Cut::TooSlow;
+        subscriptions.all.retain(|subscription| {
+            let subscriber = subscription.subscriber();
+            if subscriber.is_cut() && subscriber.has_lost_some() {
+                cut = Cut::Lost;
+            }
+            !subscriber.is_cut()
+        });
         let is_cut = subscriptions.all.len() < count;
         if is_cut {
             subscriptions.count();
@@ -329,9 +339,9 @@ impl Receiving {
         let mut core = self.sender.core.borrow_mut();
         core.count_subscriptions(count - subscriptions.all.len(), 0);
         if is_cut {
-            let Failure { code, text } = Cut::TooSlow.failure();
+            let Failure { code, text } = cut.failure();
             core.close(code, text);
-            self.cut = Some(Cut::TooSlow);
+            self.cut = Some(cut);
         }
         core.is_behind = is_behind;
         core.rare().subscriptions = Some(subscriptions);
