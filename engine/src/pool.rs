@@ -64,6 +64,12 @@ impl Pool {
         asked
     }
 
+    /// Returns true if a job runs or waits.
+    pub(crate) fn is_busy(&self) -> bool {
+        let state = self.inner.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.busy > 0 || !state.jobs.is_empty()
+    }
+
     fn start_thread(&self) -> bool {
         let inner = self.inner.clone();
         let builder = std::thread::Builder::new().name(format!("highwire-{}", inner.name)).stack_size(STACK_BYTES);

@@ -105,6 +105,11 @@ impl Shared {
         self.pool().ask(function)
     }
 
+    /// Returns true if the blocking pool has work.
+    pub(crate) fn is_blocking(&self) -> bool {
+        self.pool.get().is_some_and(Pool::is_busy)
+    }
+
     fn pool(&self) -> &Pool {
         let caps = &self.config().limits;
         self.pool.get_or_init(|| Pool::new("blocking", caps.blocking_threads, caps.blocking_queue))

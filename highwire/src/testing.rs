@@ -33,6 +33,7 @@ use highwire_io::sim::{Arrived, Faults, Network, Simulated};
 use highwire_proto::{Event, Head, Length, Limits, Role, Version, h1};
 use std::cell::RefCell;
 use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::time::Duration;
 use wire::{Wire, Wires};
@@ -76,7 +77,12 @@ struct Simulation {
     network: Network,
     worker: Worker<Simulated>,
     wires: Wires,
+    /// True if the clock goes with the real one while a response is awaited.
+    is_real_paced: bool,
 }
+
+/// The address of the client, the first of those for documentation (RFC 5737).
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -95,8 +101,20 @@ impl Client {
 
     fn start(server: Server, listen: Listen, wires: Wires) -> Result<Client> {
         let network = Network::new(1, Faults::default());
+        network.set_peers(PEER);
         let worker = server.into_worker_with(Simulated::new(network.clone())?, listen)?;
-        Ok(Client { way: Way::Simulated(Box::new(Simulation { network, worker, wires })) })
+        Ok(Client { way: Way::Simulated(Box::new(Simulation { network, worker, wires, is_real_paced: false })) })
+    }
+
+    /// Lets the virtual clock go with the real one while a response is awaited. Otherwise it jumps to the next timer as soon as
+    /// nothing else happens, unless `blocking` handlers or `spawn_blocking` work. Use it for handlers that wait for what the
+    /// server does not know: a database, another server, a thread of the program. Without it their time limits pass at once.
+    ///
+    /// # Panics
+    /// Panics if the server is elsewhere.
+    pub fn at_real_pace(mut self) -> Client {
+        self.simulation().is_real_paced = true;
+        self
     }
 
     /// Sends the requests to a real server at this URL, such as `http://127.0.0.1:8080`, to use tests of an app as a smoke
@@ -269,11 +287,18 @@ impl<'c> RequestBuilder<'c> {
                 continue;
             }
             assert!(begun.elapsed() < PATIENCE, "the server did not answer in time: {:?}", open.answer);
+            let paused = std::time::Instant::now();
             std::thread::sleep(PAUSE);
+            // What has ended before this turn has woken its task.
+            let is_paced = client.is_real_paced || client.worker.is_blocking();
             client.turn();
-            if client.worker.driver().is_idle()
-                && let Some(timer) = client.worker.next_timer()
-            {
+            if !client.worker.driver().is_idle() {
+                continue;
+            }
+            if is_paced {
+                // A real wait must not make time limits pass.
+                client.network.advance(paused.elapsed());
+            } else if let Some(timer) = client.worker.next_timer() {
                 client.network.advance_to(timer);
             }
         }

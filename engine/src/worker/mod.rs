@@ -163,6 +163,12 @@ impl<D: Driver, S: Service> Worker<D, S> {
         Stats::of(&self.state.cx.shared)
     }
 
+    /// Returns true if the blocking pool works for this server. A test in virtual time lets no time pass meanwhile but that
+    /// of the real clock.
+    pub fn is_blocking(&self) -> bool {
+        self.state.cx.shared.is_blocking()
+    }
+
     /// Returns the earliest moment for which a handler or a task has set a timer, or `None` if there is no timer.
     pub fn next_timer(&self) -> Option<Instant> {
         self.state.cx.context.next_timer()

@@ -48,6 +48,8 @@ struct State {
     refusing: bool,
     /// The capacity of one direction of every link, in bytes.
     room: usize,
+    /// The address of clients, if they have the same.
+    peers: Option<IpAddr>,
     trace: u64,
 }
 
@@ -130,6 +132,7 @@ impl Network {
             now: Instant { nanoseconds: 1_000_000_000 },
             refusing: false,
             room: LINK_BYTES,
+            peers: None,
             trace: seed,
         };
         Network { state: Rc::new(RefCell::new(state)) }
@@ -150,6 +153,11 @@ impl Network {
     pub fn advance_to(&self, moment: Instant) {
         let mut state = self.state.borrow_mut();
         state.now = state.now.max(moment);
+    }
+
+    /// Gives all clients that connect from now on this address, in place of random ones.
+    pub fn set_peers(&self, address: IpAddr) {
+        self.state.borrow_mut().peers = Some(address);
     }
 
     /// Sets how many bytes each direction of a link can hold until the other side takes some.
@@ -180,7 +188,8 @@ impl Network {
         let mut state = self.state.borrow_mut();
         let last = state.random.below(250) as u8;
         let link = state.links.len();
-        let peer = Peer::Internet(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)), 1024 + (link % 60_000) as u16);
+        let address = state.peers.unwrap_or(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)));
+        let peer = Peer::Internet(address, 1024 + (link % 60_000) as u16);
         let broken = state.refusing;
         state.links.push(Link { broken, ..Link::new(peer, listener.0) });
         if !broken {
