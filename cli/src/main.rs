@@ -10,7 +10,7 @@ use highwire::proxy::{self, HealthCheck, Proxy};
 use highwire::server::{Balance, Engine, Listen, Listener};
 use highwire::tls::{ClientAuth, TlsConfig};
 use highwire::topics::Topics;
-use highwire::{App, Files, StatusCode};
+use highwire::{App, Files, HeaderName, HeaderValue, StatusCode};
 use log::Log;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -137,6 +137,14 @@ struct Serve {
     /// this server protects: see docs/proxy.md.
     #[arg(long, requires = "proxy")]
     proxy_unusual_paths: bool,
+
+    /// Set a header field of the requests for the other servers, or remove it with an empty VALUE. Repeatable.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = header, requires = "proxy")]
+    proxy_header: Vec<(HeaderName, HeaderValue)>,
+
+    /// Set a header field of the responses of the other servers, or remove it with an empty VALUE. Repeatable.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = header, requires = "proxy")]
+    proxy_response_header: Vec<(HeaderName, HeaderValue)>,
 
     #[command(flatten)]
     running: Running,
@@ -310,6 +318,13 @@ fn rule(text: &str) -> Result<(String, String), String> {
     Ok((pattern.to_string(), value.to_string()))
 }
 
+/// Parses `NAME=VALUE` of a header field.
+fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, such as x-served-by=highwire")?;
+    let name = name.parse().map_err(|_| format!("{name:?} is not the name of a header field"))?;
+    Ok((name, value.parse().map_err(|_| format!("{value:?} cannot be the value of a header field"))?))
+}
+
 impl Serve {
     fn app(self) -> Result<(App, Running), String> {
         let proxies = self.proxies()?;
@@ -362,6 +377,15 @@ impl Serve {
                 Some(check) => proxy.health_check(HealthCheck::new(check)),
                 None => proxy,
             };
+            for (name, value) in self.proxy_header.iter().cloned() {
+                proxy = if value.is_empty() { proxy.remove_header(name) } else { proxy.set_header(name, value) };
+            }
+            for (name, value) in self.proxy_response_header.iter().cloned() {
+                proxy = match value.is_empty() {
+                    true => proxy.remove_response_header(name),
+                    false => proxy.set_response_header(name, value),
+                };
+            }
             proxies.push((path.clone(), proxy));
         }
         Ok(proxies)

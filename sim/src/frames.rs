@@ -64,7 +64,7 @@ pub struct Client {
     /// The number of answered pings.
     pub pongs: usize,
     /// True if the client gives what it has read back to the connection's window, as real clients do.
-    pub gives_back: bool,
+    gives_back: bool,
     out: Vec<u8>,
     unread: Vec<u8>,
     decoder: Decoder,
@@ -120,6 +120,11 @@ impl Client {
             owed: 0,
             next: 1,
         }
+    }
+
+    /// Creates a client that gives what it has read back to the connection's window, as real clients do.
+    pub fn giving_back() -> Client {
+        Client { gives_back: true, ..Client::new() }
     }
 
     /// Takes the bytes to send.

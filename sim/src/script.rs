@@ -192,7 +192,7 @@ fn player(random: &mut Seeded, now: Instant) -> Player {
         client: None,
         session: random.one_in(3).then(|| CLIENTS.session(version, http)),
         sealed: Vec::new(),
-        http2: is_http2.then(|| frames::Client { gives_back: true, ..frames::Client::new() }),
+        http2: is_http2.then(frames::Client::giving_back),
         manner,
         unsent: Vec::new(),
         sent: 0,

@@ -8,10 +8,10 @@ use std::cell::RefCell;
 /// The length in bytes of the longest identifier that [`RequestIds::trust_incoming`] accepts.
 pub const REQUEST_ID_BYTES: usize = 128;
 
-const NAME: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const NAME: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Gives each request an identifier of 128 random bits, written as hex digits. Handlers take it as [`RequestId`]; the
-/// response has it in `X-Request-Id`.
+/// response has it in `X-Request-Id`, and a [`Proxy`](crate::proxy::Proxy) passes it on.
 ///
 /// ```
 /// use highwire::App;
@@ -70,7 +70,8 @@ impl Middleware for RequestIds {
     }
 
     fn after(&self, id: HeaderValue, response: &mut Response) {
-        response.add_header(NAME, id);
+        // That of a server behind this one is of no use to the client.
+        response.set_header(NAME, id);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::client::is_idempotent;
 use crate::client::url::Url;
+use crate::middleware::{REQUEST_ID, RequestId};
 use crate::request::{FromRequest, text};
 use crate::{BodyUse, InterimResponses, Peer, Request, Response, StatusCode};
 use bytes::Bytes;
@@ -48,6 +49,8 @@ pub(super) struct Incoming {
     connection: Option<SocketId>,
     /// One less than the value of Max-Forwards of OPTIONS and TRACE.
     forwards: Option<u32>,
+    /// The identifier that this server has given the request.
+    request_id: Option<HeaderValue>,
 }
 
 impl FromRequest for Incoming {
@@ -78,6 +81,7 @@ impl FromRequest for Incoming {
             http::Version::HTTP_10 => None,
             _ => Some(InterimResponses::from_request(request)?),
         };
+        let request_id = request.extensions().get::<RequestId>().map(|id| id.0.clone());
         Ok(Incoming {
             method,
             is_secure: request.is_secure(),
@@ -91,6 +95,7 @@ impl FromRequest for Incoming {
             interims,
             connection: request.connection().filter(|_| request.version() == http::Version::HTTP_2),
             forwards: None,
+            request_id,
         })
     }
 }
@@ -218,6 +223,8 @@ impl Incoming {
                 fields.push((name, HeaderValue::from(forwards)));
             } else if is_of_connection(&name) || named.iter().any(|other| *other == name.as_str()) {
                 // It is for this connection only.
+            } else if name == REQUEST_ID && self.request_id.is_some() {
+                // Ours is added below.
             } else if name == header::HOST || name == header::EXPECT || is_of_proxy(name.as_str()) {
                 // It is for this server. CGI programs read `Proxy` as the address of a proxy for their own requests.
             } else if has_underscore && (!keeps_underscores || is_forwarded) {
@@ -246,6 +253,7 @@ impl Incoming {
             _ => "1.1 highwire",
         };
         fields.push((header::VIA, HeaderValue::from_static(version)));
+        fields.extend(self.request_id.clone().map(|id| (REQUEST_ID, id)));
         fields
     }
 

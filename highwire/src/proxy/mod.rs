@@ -27,6 +27,7 @@
 //! | `Max-Forwards` of OPTIONS and TRACE | one less; with 0 this proxy answers |
 //! | a protocol other than WebSocket in `Upgrade` | an ordinary request ([`Proxy::allow_upgrade`]) |
 //! | `Expect` | nothing: this server asks for the body itself |
+//! | `X-Request-Id` | that of [`RequestIds`](crate::middleware::RequestIds), if the middleware is in place |
 //!
 //! Interim responses such as 103 pass, and in `Location` the upstream's own address is replaced by a path. If the client
 //! leaves, its request to the upstream is cancelled at once.
@@ -35,22 +36,25 @@
 //! middle of a response, the response to the client is cut, too. `docs/proxy.md` says what happens to an upstream that
 //! fails.
 
+mod edits;
 mod frames;
 mod head;
 mod relay;
 mod start;
 mod upstreams;
 
+pub use self::edits::UpstreamRequest;
 pub use self::head::Forwarding;
 pub use self::upstreams::{Balance, HealthCheck};
 
+use self::edits::Edits;
 use self::head::Incoming;
 use self::start::{Started, UPLOAD_BYTES, Uploading};
 use self::upstreams::{Chosen, Upstreams};
 use crate::client::{Bounds, Client, ClientBuilder, Error, OnInterim, Timeouts};
 use crate::handler::private::IntoRoute;
 use crate::handler::{Handler, Route};
-use crate::{Response, StatusCode};
+use crate::{HeaderName, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 use highwire_engine::Body;
 use highwire_engine::body::BodyStream;
@@ -106,6 +110,7 @@ struct Shared {
     allows_unusual_paths: bool,
     /// The protocols that pass by Upgrade.
     protocols: Vec<String>,
+    edits: Edits,
 }
 
 impl fmt::Debug for Proxy {
@@ -154,6 +159,7 @@ impl Proxy {
             patience: PATIENCE,
             allows_unusual_paths: false,
             protocols: vec!["websocket".to_string()],
+            edits: Edits::default(),
         };
         Ok(Proxy { shared })
     }
@@ -221,6 +227,63 @@ impl Proxy {
     /// holds for each attempt.
     pub fn patience(mut self, patience: Duration) -> Proxy {
         self.shared.patience = patience;
+        self
+    }
+
+    /// Sets a header field of each request for the upstreams, in place of those of the client and of the proxy. `Host` replaces
+    /// the host.
+    pub fn set_header(mut self, name: HeaderName, value: HeaderValue) -> Proxy {
+        self.shared.edits.of_requests.push((name, Some(value)));
+        self
+    }
+
+    /// Removes a header field from each request for the upstreams.
+    pub fn remove_header(mut self, name: HeaderName) -> Proxy {
+        self.shared.edits.of_requests.push((name, None));
+        self
+    }
+
+    /// Sets a header field of each response of the upstreams, in place of their own.
+    pub fn set_response_header(mut self, name: HeaderName, value: HeaderValue) -> Proxy {
+        self.shared.edits.of_responses.push((name, Some(value)));
+        self
+    }
+
+    /// Removes a header field from each response of the upstreams.
+    pub fn remove_response_header(mut self, name: HeaderName) -> Proxy {
+        self.shared.edits.of_responses.push((name, None));
+        self
+    }
+
+    /// Lets a function change each request for the upstreams, or answer it in their place. It is called for each attempt,
+    /// after the fields of [`set_header`](Self::set_header) are set. A later function replaces this one.
+    ///
+    /// ```
+    /// use highwire::proxy::Proxy;
+    /// use highwire::{HeaderValue, Response, StatusCode, header};
+    ///
+    /// let proxy = Proxy::to(["http://127.0.0.1:9000"])?.on_request(|request| {
+    ///     if request.client_path().starts_with("/internal/") {
+    ///         return Err(Response::error(StatusCode::FORBIDDEN, "not for you\n"));
+    ///     }
+    ///     request.set_header(header::AUTHORIZATION, HeaderValue::from_static("Bearer abc"));
+    ///     Ok(())
+    /// });
+    /// # let _ = proxy;
+    /// # Ok::<(), highwire::client::Error>(())
+    /// ```
+    pub fn on_request(
+        mut self,
+        change: impl Fn(&mut UpstreamRequest<'_>) -> Result<(), Response> + Send + Sync + 'static,
+    ) -> Proxy {
+        self.shared.edits.on_request = Some(Arc::new(change));
+        self
+    }
+
+    /// Lets a function change each response of the upstreams, after the fields of
+    /// [`set_response_header`](Self::set_response_header) are set. A later function replaces this one.
+    pub fn on_response(mut self, change: impl Fn(&mut Response) + Send + Sync + 'static) -> Proxy {
+        self.shared.edits.on_response = Some(Arc::new(change));
         self
     }
 
@@ -312,6 +375,9 @@ impl Shared {
             tried.push(chosen.index());
             let copy = if let Content::Bytes(bytes) = &content { Some(bytes.clone()) } else { None };
             let mut request = self.request(&incoming, &chosen, std::mem::replace(&mut content, empty()));
+            if let Err(response) = self.edits.request(&mut request, &incoming) {
+                return response;
+            }
             request.wants_interims = on_interim.is_some();
             request.is_sparing = started.as_ref().is_some_and(Started::is_sparing);
             let may_hang = copy.is_some() && incoming.is_idempotent() && attempts < self.retries;
@@ -323,7 +389,9 @@ impl Shared {
                     chosen.answered();
                     drop((uploading.take(), started));
                     let untaken = connection.map(|connection| connection.answered());
-                    return relay::response(*answer, &incoming, chosen, untaken, &self.prefix);
+                    let mut response = relay::response(*answer, &incoming, chosen, untaken, &self.prefix);
+                    self.edits.response(&mut response);
+                    return response;
                 }
                 Err((failure, again)) => {
                     chosen.failed(&failure);
