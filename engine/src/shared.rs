@@ -47,7 +47,6 @@ pub struct Shared {
     /// The number of acceptors that may still hand connections to workers.
     pub(crate) acceptors: AtomicUsize,
     /// The second in which a worker last checked the files of the listeners' TLS configurations.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS has files to check"))]
     pub(crate) looked: AtomicU64,
     pool: OnceLock<Pool>,
     #[cfg(feature = "tokio")]

@@ -48,6 +48,7 @@ pub mod proxy;
 pub mod server;
 #[cfg(all(feature = "cookies", feature = "json"))]
 pub mod session;
+#[cfg(feature = "json")]
 mod shape;
 pub mod sse;
 mod states;

@@ -5,14 +5,15 @@ mod folder;
 use folder::{Place, bytes};
 use highwire::{App, Response, body};
 use std::io::{Read, Write};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 use testkit::http1::connect;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber, span};
 
 /// Keeps the lines of the access log, without the peers and the times.
-struct Lines(Arc<Mutex<Vec<String>>>);
+struct Lines(Mutex<Sender<String>>);
 
 #[derive(Default)]
 struct Line(String);
@@ -37,7 +38,8 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.0.trim_end().to_string());
+        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sender.send(line.0.trim_end().to_string()).expect("the test reads");
     }
     fn enter(&self, _: &span::Id) {}
     fn exit(&self, _: &span::Id) {}
@@ -64,8 +66,8 @@ fn short() -> Response {
 
 #[test]
 fn a_line_says_how_much_was_sent_and_how_it_ended() {
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    tracing::subscriber::set_global_default(Lines(lines.clone())).expect("no other subscriber is set");
+    let (sender, lines) = channel();
+    tracing::subscriber::set_global_default(Lines(Mutex::new(sender))).expect("no other subscriber is set");
     let place = Place::new("access-log");
     place.write("large", bytes(40_000_000));
     let app = App::new()
@@ -77,17 +79,8 @@ fn a_line_says_how_much_was_sent_and_how_it_ended() {
     let server = app.listen("127.0.0.1:0").expect("an address");
     let address = server.addresses()[0].clone();
     let handle = server.start().expect("cannot start");
-    let next = || {
-        let end = Instant::now() + Duration::from_secs(20);
-        loop {
-            if let Some(line) = lines.lock().unwrap_or_else(PoisonError::into_inner).pop() {
-                return line;
-            }
-            assert!(Instant::now() < end, "there is no line");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    };
-    let none = || lines.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+    let next = || lines.recv_timeout(Duration::from_secs(20)).expect("a line");
+    let none = || lines.try_recv().is_err();
     let ask = |request: &str| {
         let mut stream = connect(&address);
         stream.write_all(format!("{request} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).expect("the server reads");

@@ -507,6 +507,6 @@ fn a_folder_that_is_switched_or_made_again_is_noticed() {
 #[test]
 fn a_single_page_that_is_missing_is_an_error_at_the_start() {
     let place = Place::new("no-single-page");
-    let error = Client::new(App::new().files("/", place.files().single_page("app.html"))).err().expect("an error");
+    let error = Client::new(App::new().files("/", place.files().single_page("app.html"))).expect_err("an error");
     assert!(error.to_string().contains("cannot open the single page app.html"), "{error}");
 }

@@ -289,7 +289,7 @@ fn a_unix_socket_has_the_mode_that_is_set() {
         drop(server);
         assert!(!path.exists());
     }
-    let error = listen(0o660, "no-such-group").err().expect("an error").to_string();
+    let error = listen(0o660, "no-such-group").expect_err("an error").to_string();
     assert!(error.contains("there is no group \"no-such-group\""), "{error}");
     assert!(!path.exists());
 }

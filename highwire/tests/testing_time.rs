@@ -4,8 +4,10 @@ use highwire::testing::Client;
 use highwire::{App, Peer, Reply, Request, StatusCode, blocking, middleware::Timeout, spawn_blocking};
 use std::time::Duration;
 
+/// Takes a while, as real work does.
 fn work() -> &'static str {
-    std::thread::sleep(Duration::from_millis(150));
+    let (_sender, receiver) = std::sync::mpsc::channel::<()>();
+    let _ = receiver.recv_timeout(Duration::from_millis(150));
     "worked"
 }
 

@@ -114,6 +114,8 @@ typedef enum highwire_option {
     HIGHWIRE_LINGER_MS = 27,
     // The longest time that a graceful shutdown waits; 30 seconds by default.
     HIGHWIRE_SHUTDOWN_MS = 28,
+    // 1 lets other processes that do the same listen on the same port, which share its connections. 0 by default.
+    HIGHWIRE_SHARE_PORT = 29,
 } highwire_option;
 
 // The events that a WebSocket's callback gets, and the kinds of messages.
@@ -604,8 +606,9 @@ const char *highwire_version(void);
 enum highwire_result highwire_server_new(highwire_app app, highwire_server *out);
 
 // Listens on an address: `127.0.0.1:8080`, `[::1]:8080`, `:8080` for all addresses, port 0 for any free port,
-// `unix:/path`. A server may have several. If the call fails, free the server.
-enum highwire_result highwire_server_listen(highwire_server server, const char *address);
+// `unix:/path`, `fd:3` for an inherited listening socket. A server may have several. If the call fails, free the server.
+enum highwire_result highwire_server_listen(highwire_server server,
+                                            const char *address);
 
 // Listens on an address with TLS. The files are in the format PEM, and are read again when they change. Without files, both
 // NULL, the server makes a certificate for `localhost` that no client trusts.

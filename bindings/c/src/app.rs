@@ -87,6 +87,8 @@ pub enum highwire_option {
     HIGHWIRE_LINGER_MS = 27,
     /// The longest time that a graceful shutdown waits; 30 seconds by default.
     HIGHWIRE_SHUTDOWN_MS = 28,
+    /// 1 lets other processes that do the same listen on the same port, which share its connections. 0 by default.
+    HIGHWIRE_SHARE_PORT = 29,
 }
 
 static APPS: Table<Mutex<Option<App>>> = Table::new(Kind::App);
@@ -260,6 +262,7 @@ fn set(config: &mut Config, option: i32, value: u64) -> Result<(), Failed> {
             }
         }
         () if is(o::HIGHWIRE_BACKLOG) => config.socket.backlog = number.min(i32::MAX as u32) as _,
+        () if is(o::HIGHWIRE_SHARE_PORT) => config.socket.reuse_port = is_on,
         () if is(o::HIGHWIRE_HTTP1) => config.http1 = is_on,
         () if is(o::HIGHWIRE_HTTP2_CLEARTEXT) => config.http2_cleartext = is_on,
         () if is(o::HIGHWIRE_HTTP2_TLS) => config.http2_tls = is_on,

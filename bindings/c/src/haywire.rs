@@ -5,6 +5,7 @@
 //! or after it was freed, does nothing.
 
 mod heads;
+mod left;
 mod settings;
 
 use crate::current::{Handler, handle_of_current, with_request};
@@ -16,10 +17,10 @@ use crate::result::guarded;
 use bytes::Bytes;
 use highwire::server::{Balance, Server};
 use highwire::{App, BodyUse, IntoResponse, Response, StatusCode, direct};
+use left::{Completion, Early, LEFT, Owned, send_early};
 use settings::Settings;
 use smallvec::SmallVec;
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ushort, c_void};
 use std::io::Write as _;
 use std::ptr;
@@ -110,95 +111,6 @@ struct Call {
 
 thread_local! {
     static CALL: Cell<*mut Call> = const { Cell::new(ptr::null_mut()) };
-}
-
-/// The responses that are not those of a call of the thread that uses them.
-static LEFT: LazyLock<Mutex<Left>> = LazyLock::new(Mutex::default);
-
-#[derive(Default)]
-struct Left {
-    /// Those whose handlers have returned.
-    making: HashMap<u64, Making>,
-    /// What other threads have done with the responses of handlers that have not returned. It has effect when they return.
-    early: HashMap<u64, Early>,
-    /// The handles in `early`, the oldest first.
-    order: VecDeque<u64>,
-}
-
-/// The most responses of which other threads have done something before their handlers have returned. Beyond it the oldest is
-/// forgotten: a program that uses responses after they were sent must not fill the memory.
-const MOST_EARLY: usize = 65_536;
-
-/// What other threads have done with a response whose handler has not returned.
-#[derive(Default)]
-struct Early {
-    making: Making,
-    sent: Option<Owned>,
-}
-
-impl Left {
-    /// Returns the place for what another thread does with a response whose handler has not returned.
-    fn early(&mut self, handle: u64) -> &mut Early {
-        if !self.early.contains_key(&handle) {
-            if self.order.len() >= MOST_EARLY
-                && let Some(oldest) = self.order.pop_front()
-            {
-                self.early.remove(&oldest);
-            }
-            self.order.push_back(handle);
-        }
-        self.early.entry(handle).or_default()
-    }
-
-    fn take_early(&mut self, handle: u64) -> Option<Early> {
-        let early = self.early.remove(&handle)?;
-        self.order.retain(|known| *known != handle);
-        Some(early)
-    }
-}
-
-/// A response with bytes of its own, which another thread has sent before the handler has returned.
-struct Owned {
-    status: Option<Vec<u8>>,
-    fields: Vec<(Vec<u8>, Vec<u8>)>,
-    body: Option<Vec<u8>>,
-    completion: Completion,
-}
-
-impl Owned {
-    /// Copies what another thread has made of a response.
-    ///
-    /// # Safety
-    /// The strings have their bytes.
-    unsafe fn of(making: &Making, completion: Completion) -> Owned {
-        // SAFETY: as the caller promises.
-        let bytes = |string: &hw_string| unsafe { bytes_of(string) }.to_vec();
-        Owned {
-            status: making.status.as_ref().map(bytes),
-            fields: making.fields.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
-            body: making.body.as_ref().map(bytes),
-            completion,
-        }
-    }
-
-    /// Returns the response with what the handler has made of it. It points to the bytes of this value.
-    fn over(&self, handler: Making) -> Making {
-        let string = |bytes: &Vec<u8>| hw_string { value: bytes.as_ptr().cast_mut().cast(), length: bytes.len() };
-        let own = Making {
-            status: self.status.as_ref().map(string),
-            fields: self.fields.iter().map(|(name, value)| (string(name), string(value))).collect(),
-            body: self.body.as_ref().map(string),
-        };
-        handler.and(own)
-    }
-}
-
-impl Making {
-    /// Returns this response with later changes.
-    fn and(mut self, later: Making) -> Making {
-        self.fields.extend(later.fields);
-        Making { status: later.status.or(self.status), fields: self.fields, body: later.body.or(self.body) }
-    }
 }
 
 /// Calls `act` with the call of this thread that has this response.
@@ -636,35 +548,10 @@ pub unsafe extern "C" fn hw_http_response_send(
     });
 }
 
-/// Keeps a response that another thread sends until its handler returns.
-fn send_early(response: *mut hw_http_response, own: impl FnOnce(&Making) -> Owned) {
-    let mut left = lock(&LEFT);
-    let early = left.early(response as usize as u64);
-    if early.sent.is_none() {
-        early.sent = Some(own(&early.making));
-    }
-}
-
 fn complete(callback: Completed, data: Data) {
     if let Some(callback) = callback {
         // SAFETY: the program has given the function as one of this type. It is C's and does not unwind.
         unsafe { callback(data.0) };
-    }
-}
-
-/// The callback of a response.
-struct Completion {
-    callback: Completed,
-    data: Data,
-    /// True if the callback is called in any case: at the latest when this is dropped, on whichever thread does that.
-    is_owed: bool,
-}
-
-impl Drop for Completion {
-    fn drop(&mut self) {
-        if self.is_owed {
-            complete(self.callback, Data(self.data.0));
-        }
     }
 }
 

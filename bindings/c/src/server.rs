@@ -133,7 +133,7 @@ fn change(server: highwire_server, act: impl FnOnce(Server) -> highwire::Result<
 }
 
 /// Listens on an address: `127.0.0.1:8080`, `[::1]:8080`, `:8080` for all addresses, port 0 for any free port,
-/// `unix:/path`. A server may have several. If the call fails, free the server.
+/// `unix:/path`, `fd:3` for an inherited listening socket. A server may have several. If the call fails, free the server.
 ///
 /// # Safety
 /// `address` must be NULL or end with a NUL.

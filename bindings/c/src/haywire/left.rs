@@ -1,0 +1,121 @@
+//! The responses that are not those of a call of the thread that uses them: of handlers that have returned, and of handlers
+//! that run on other threads.
+
+use super::{Completed, Making, bytes_of, complete, hw_http_response, hw_string, lock};
+use crate::request::Data;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{LazyLock, Mutex};
+
+/// The responses that are not those of a call of the thread that uses them.
+pub(super) static LEFT: LazyLock<Mutex<Left>> = LazyLock::new(Mutex::default);
+
+#[derive(Default)]
+pub(super) struct Left {
+    /// Those whose handlers have returned.
+    pub(super) making: HashMap<u64, Making>,
+    /// What other threads have done with the responses of handlers that have not returned. It has effect when they return.
+    early: HashMap<u64, Early>,
+    /// The handles in `early`, the oldest first.
+    order: VecDeque<u64>,
+}
+
+/// The most responses of which other threads have done something before their handlers have returned. Beyond it the oldest is
+/// forgotten: a program that uses responses after they were sent must not fill the memory.
+const MOST_EARLY: usize = 65_536;
+
+/// What other threads have done with a response whose handler has not returned.
+#[derive(Default)]
+pub(super) struct Early {
+    pub(super) making: Making,
+    pub(super) sent: Option<Owned>,
+}
+
+impl Left {
+    /// Returns the place for what another thread does with a response whose handler has not returned.
+    pub(super) fn early(&mut self, handle: u64) -> &mut Early {
+        if !self.early.contains_key(&handle) {
+            if self.order.len() >= MOST_EARLY
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.early.remove(&oldest);
+            }
+            self.order.push_back(handle);
+        }
+        self.early.entry(handle).or_default()
+    }
+
+    pub(super) fn take_early(&mut self, handle: u64) -> Option<Early> {
+        let early = self.early.remove(&handle)?;
+        self.order.retain(|known| *known != handle);
+        Some(early)
+    }
+}
+
+/// A response with bytes of its own, which another thread has sent before the handler has returned.
+pub(super) struct Owned {
+    pub(super) status: Option<Vec<u8>>,
+    pub(super) fields: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(super) body: Option<Vec<u8>>,
+    pub(super) completion: Completion,
+}
+
+impl Owned {
+    /// Copies what another thread has made of a response.
+    ///
+    /// # Safety
+    /// The strings have their bytes.
+    pub(super) unsafe fn of(making: &Making, completion: Completion) -> Owned {
+        // SAFETY: as the caller promises.
+        let bytes = |string: &hw_string| unsafe { bytes_of(string) }.to_vec();
+        Owned {
+            status: making.status.as_ref().map(bytes),
+            fields: making.fields.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
+            body: making.body.as_ref().map(bytes),
+            completion,
+        }
+    }
+
+    /// Returns the response with what the handler has made of it. It points to the bytes of this value.
+    pub(super) fn over(&self, handler: Making) -> Making {
+        let string = |bytes: &Vec<u8>| hw_string { value: bytes.as_ptr().cast_mut().cast(), length: bytes.len() };
+        let own = Making {
+            status: self.status.as_ref().map(string),
+            fields: self.fields.iter().map(|(name, value)| (string(name), string(value))).collect(),
+            body: self.body.as_ref().map(string),
+        };
+        handler.and(own)
+    }
+}
+
+impl Making {
+    /// Returns this response with later changes.
+    pub(super) fn and(mut self, later: Making) -> Making {
+        self.fields.extend(later.fields);
+        Making { status: later.status.or(self.status), fields: self.fields, body: later.body.or(self.body) }
+    }
+}
+
+/// The callback of a response.
+pub(super) struct Completion {
+    pub(super) callback: Completed,
+    pub(super) data: Data,
+    /// True if the callback is called in any case: at the latest when this is dropped, on whichever thread does that.
+    pub(super) is_owed: bool,
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        if self.is_owed {
+            complete(self.callback, Data(self.data.0));
+        }
+    }
+}
+
+/// Keeps a response that another thread sends until its handler returns.
+pub(super) fn send_early(response: *mut hw_http_response, own: impl FnOnce(&Making) -> Owned) {
+    let mut left = lock(&LEFT);
+    let early = left.early(response as usize as u64);
+    if early.sent.is_none() {
+        early.sent = Some(own(&early.making));
+    }
+}
