@@ -57,7 +57,7 @@ fn files_that_cannot_be_used_are_told() {
     cases.push((&authorities, format!("client authorities {missing}: cannot be read: No such file")));
     let authorities = ["--cert", cert, "--key", key, "--client-ca", key];
     cases.push((&authorities, format!("client authorities {key}: holds no certificate")));
-    let needs = "--tls-listen needs --cert and --key, the same number of each, or --tls-self-signed";
+    let needs = "TLS needs --cert and --key, the same number of each, or --tls-self-signed";
     cases.push((&[], needs.to_string()));
     let more = ["--cert", cert, "--key", key, "--key", other_key];
     cases.push((&more, needs.to_string()));

@@ -81,8 +81,8 @@ struct Simulation {
     is_real_paced: bool,
 }
 
-/// The address of the client, the first of those for documentation (RFC 5737).
-const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+/// The address of the client.
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

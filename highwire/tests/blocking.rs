@@ -57,8 +57,6 @@ fn a_job_whose_request_is_over_before_it_begins_holds_nothing_and_is_not_done() 
         // Starts a job that nothing cancels. The job occupies the pool's thread until the gate opens.
         .get("/hold", async |ends: State<Ends>| {
             highwire::spawn(async move { spawn_blocking(move || ends.pass()).await.expect("the pool has room") });
-            // The clock jumps to this timer, which is later than the timeout of the next request.
-            highwire::spawn(time::sleep(Duration::from_secs(61)));
         })
         .post("/bare", job.clone())
         .post("/inside", job.clone().with(after(|_: &mut Response| ())))
@@ -69,7 +67,10 @@ fn a_job_whose_request_is_over_before_it_begins_holds_nothing_and_is_not_done() 
     for path in ["/bare", "/inside", "/hasty", "/waiting", "/own"] {
         assert_eq!(client.get("/hold").send().status(), 200);
         // This request times out.
-        let answer = client.post(path).body("a body").send();
+        let mut open = client.post(path).body("a body").open();
+        open.received(&mut client);
+        client.advance(Duration::from_secs(61));
+        let answer = open.received(&mut client).clone();
         assert_eq!((answer.status().as_u16(), answer.header("retry-after")), (503, "1"), "{path}");
         assert_eq!(said.try_recv(), Ok("dropped"), "{path}");
         // The pool runs the job of this request after it has skipped the job of the request that timed out.

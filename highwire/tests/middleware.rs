@@ -53,7 +53,7 @@ fn kinds() -> App {
             time::sleep(Duration::from_secs(1)).await;
             std::panic::resume_unwind(Box::new("on purpose"))
         })
-        .get("/refused", |Path(number): Path<u32>| number.to_string())
+        .get("/refused/{number}", |Path(number): Path<u32>| number.to_string())
 }
 
 const KINDS: [(&str, u16); 11] = [
@@ -67,7 +67,7 @@ const KINDS: [(&str, u16); 11] = [
     ("/stream", 200),
     ("/panics", 500),
     ("/panics-late", 500),
-    ("/refused", 404),
+    ("/refused/x", 404),
 ];
 
 #[test]
