@@ -17,7 +17,7 @@ use crate::result::guarded;
 use bytes::Bytes;
 use highwire::server::{Balance, Server};
 use highwire::{App, BodyUse, IntoResponse, Response, StatusCode, direct};
-use left::{Completion, Early, LEFT, Owned, send_early};
+use left::{Completion, Early, LEFT, Owned};
 use settings::Settings;
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -139,25 +139,20 @@ fn change(response: *mut hw_http_response, act: impl FnOnce(&mut Making)) {
     if found.is_none()
         && let Some(act) = act
     {
-        let mut left = lock(&LEFT);
-        match left.making.get_mut(&handle) {
-            Some(making) => act(making),
-            None => act(&mut left.early(handle).making),
-        }
+        left::change(handle, act);
     }
 }
 
-/// Takes a response, to send or to free it. Returns `None` if it was sent or freed, or if its handler has not returned on
-/// another thread.
-fn take(response: *mut hw_http_response) -> Option<Making> {
-    let handle = response as usize as u64;
+/// Takes a response, to send or to free it. Returns `None` if it was sent or freed. If its handler has not returned on another
+/// thread, also returns `None`, and what `own` returns is sent when the handler returns.
+fn take(handle: u64, own: impl FnOnce(&Making) -> Owned) -> Option<Making> {
     let take = |call: &mut Call| {
         let was_over = std::mem::replace(&mut call.is_over, true);
         (!was_over).then(|| std::mem::take(&mut call.making))
     };
     match with_call(handle, take) {
         Some(making) => making,
-        None => lock(&LEFT).making.remove(&handle),
+        None => left::take(handle, own),
     }
 }
 
@@ -449,13 +444,13 @@ pub unsafe extern "C" fn hw_get_header(request: *mut http_request, key: *const h
 #[unsafe(no_mangle)]
 pub extern "C" fn hw_free_http_response(response: *mut hw_http_response) {
     guarded(|| {
-        if take(response).is_some() {
-            return answer(response as usize as u64, Draft::new(500)?);
-        }
-        let completion = Completion { callback: None, data: Data(ptr::null_mut()), is_owed: false };
-        let status = Some(b"500 Internal Server Error".to_vec());
-        send_early(response, |_| Owned { status, fields: Vec::new(), body: None, completion });
-        Ok(())
+        let own = |_: &Making| {
+            let completion = Completion { callback: None, data: Data(ptr::null_mut()), is_owed: false };
+            let status = Some(b"500 Internal Server Error".to_vec());
+            Owned { status, fields: Vec::new(), body: None, completion }
+        };
+        let handle = response as usize as u64;
+        if take(handle, own).is_some() { answer(handle, Draft::new(500)?) } else { Ok(()) }
     });
 }
 
@@ -530,14 +525,12 @@ pub unsafe extern "C" fn hw_http_response_send(
         if sent == Some(true) {
             return Ok(());
         }
-        let Some(making) = take(response) else {
-            if sent.is_none() {
-                let completion = Completion { callback, data: Data(user_data), is_owed: true };
-                // SAFETY: as the caller promises.
-                send_early(response, |making| unsafe { Owned::of(making, completion) });
-            }
-            return Ok(());
+        let own = |making: &Making| {
+            let completion = Completion { callback, data: Data(user_data), is_owed: true };
+            // SAFETY: as the caller promises.
+            unsafe { Owned::of(making, completion) }
         };
+        let Some(making) = take(handle, own) else { return Ok(()) };
         // A late response may come after the end of its request, and is then not made. The program still gets its callback,
         // which frees its data. A second response in the handler is a mistake, and its callback is not called.
         let is_owed = !handle_of_current(handle) || deferred::get(handle).is_some();

@@ -1,7 +1,7 @@
 //! The responses that are not those of a call of the thread that uses them: of handlers that have returned, and of handlers
 //! that run on other threads.
 
-use super::{Completed, Making, bytes_of, complete, hw_http_response, hw_string, lock};
+use super::{Completed, Making, bytes_of, complete, hw_string, lock};
 use crate::request::Data;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{LazyLock, Mutex};
@@ -19,9 +19,10 @@ pub(super) struct Left {
     order: VecDeque<u64>,
 }
 
-/// The most responses of which other threads have done something before their handlers have returned. Beyond it the oldest is
-/// forgotten: a program that uses responses after they were sent must not fill the memory.
-const MOST_EARLY: usize = 65_536;
+/// The most responses of which other threads have done something before their handlers have returned. A server has no more
+/// workers, and each runs one handler at a time. Beyond it the oldest is forgotten, which is one that the program has used
+/// after it was sent.
+const MOST_EARLY: usize = 1024;
 
 /// What other threads have done with a response whose handler has not returned.
 #[derive(Default)]
@@ -31,17 +32,21 @@ pub(super) struct Early {
 }
 
 impl Left {
-    /// Returns the place for what another thread does with a response whose handler has not returned.
-    pub(super) fn early(&mut self, handle: u64) -> &mut Early {
+    /// Returns the place for what another thread does with a response whose handler has not returned. Also returns the
+    /// oldest if there were too many, to be dropped without the lock.
+    fn early(&mut self, handle: u64) -> (&mut Early, Option<Early>) {
+        let mut forgotten = None;
         if !self.early.contains_key(&handle) {
-            if self.order.len() >= MOST_EARLY
-                && let Some(oldest) = self.order.pop_front()
-            {
-                self.early.remove(&oldest);
+            if self.order.len() >= MOST_EARLY {
+                forgotten = self.order.pop_front().and_then(|oldest| self.early.remove(&oldest));
             }
             self.order.push_back(handle);
         }
-        self.early.entry(handle).or_default()
+        if let Some(Early { sent: Some(sent), .. }) = &mut forgotten {
+            // The program has sent a response twice; the first one has called the callback.
+            sent.completion.is_owed = false;
+        }
+        (self.early.entry(handle).or_default(), forgotten)
     }
 
     pub(super) fn take_early(&mut self, handle: u64) -> Option<Early> {
@@ -111,11 +116,62 @@ impl Drop for Completion {
     }
 }
 
-/// Keeps a response that another thread sends until its handler returns.
-pub(super) fn send_early(response: *mut hw_http_response, own: impl FnOnce(&Making) -> Owned) {
+/// Changes a response that is not that of a call of this thread.
+pub(super) fn change(handle: u64, act: impl FnOnce(&mut Making)) {
     let mut left = lock(&LEFT);
-    let early = left.early(response as usize as u64);
+    let forgotten = match left.making.get_mut(&handle) {
+        Some(making) => {
+            act(making);
+            None
+        }
+        None => {
+            let (early, forgotten) = left.early(handle);
+            act(&mut early.making);
+            forgotten
+        }
+    };
+    drop(left);
+    drop(forgotten);
+}
+
+/// Takes a response, to send it, if its handler has returned. Otherwise keeps what `own` returns until it returns. Both
+/// happen under one lock, because the handler may return at any time.
+pub(super) fn take(handle: u64, own: impl FnOnce(&Making) -> Owned) -> Option<Making> {
+    let mut left = lock(&LEFT);
+    if let Some(making) = left.making.remove(&handle) {
+        return Some(making);
+    }
+    let (early, forgotten) = left.early(handle);
     if early.sent.is_none() {
         early.sent = Some(own(&early.making));
+    }
+    drop(left);
+    drop(forgotten);
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Completion, Left, MOST_EARLY, Owned};
+    use crate::request::Data;
+    use std::ffi::c_void;
+    use std::ptr;
+
+    #[test]
+    fn responses_that_are_used_after_they_were_sent_are_forgotten_without_a_call() {
+        extern "C" fn is_not_called(_: *mut c_void) {
+            std::process::abort();
+        }
+        let mut left = Left::default();
+        for handle in 0..2 * MOST_EARLY as u64 {
+            let (early, forgotten) = left.early(handle);
+            let completion = Completion { callback: Some(is_not_called), data: Data(ptr::null_mut()), is_owed: true };
+            early.sent = Some(Owned { status: None, fields: Vec::new(), body: None, completion });
+            assert_eq!(forgotten.is_some(), handle >= MOST_EARLY as u64, "{handle}");
+        }
+        assert_eq!((left.early.len(), left.order.len()), (MOST_EARLY, MOST_EARLY));
+        for (_, early) in left.early.drain() {
+            early.sent.expect("a response").completion.is_owed = false;
+        }
     }
 }
