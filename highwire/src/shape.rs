@@ -33,14 +33,21 @@ impl de::Error for Verdict {
 }
 
 impl Shape<'_> {
-    /// Returns the end of a look at a type of `wanted` parameters.
+    /// Returns the end of a look at a type of exactly `wanted` parameters.
     fn has<T>(&self, wanted: usize) -> Result<T, Verdict> {
+        self.fits(self.0.len() == wanted, wanted)
+    }
+
+    /// Returns the end of a look at a type of `wanted` parameters or more; a tuple leaves the further ones out.
+    fn has_at_least<T>(&self, wanted: usize) -> Result<T, Verdict> {
+        self.fits(self.0.len() >= wanted, wanted)
+    }
+
+    fn fits<T>(&self, fits: bool, wanted: usize) -> Result<T, Verdict> {
         let parameters =
             |count: usize| if count == 1 { "1 parameter".to_string() } else { format!("{count} parameters") };
-        let is_wrong = self.0.len() != wanted;
         Err(Verdict(
-            is_wrong
-                .then(|| format!("takes {}, but the template has {}", parameters(wanted), parameters(self.0.len()))),
+            (!fits).then(|| format!("takes {}, but the template has {}", parameters(wanted), parameters(self.0.len()))),
         ))
     }
 }
@@ -84,7 +91,7 @@ impl<'de> Deserializer<'de> for Shape<'_> {
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, _: V) -> Result<V::Value, Verdict> {
-        self.has(length)
+        self.has_at_least(length)
     }
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
@@ -93,7 +100,7 @@ impl<'de> Deserializer<'de> for Shape<'_> {
         length: usize,
         _: V,
     ) -> Result<V::Value, Verdict> {
-        self.has(length)
+        self.has_at_least(length)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -143,6 +150,7 @@ mod tests {
         assert!(check::<Id>(two).is_err() && check::<Option<u8>>(two).is_err() && check::<u32>(none).is_err());
         assert_eq!((check::<(u8, String)>(two), check::<Option<u8>>(none)), (Ok(()), Ok(())));
         assert_eq!(check::<(u8, String)>(one), Err("takes 2 parameters, but the template has 1 parameter".to_string()));
+        assert_eq!((check::<(u8,)>(two), check::<[String; 1]>(two)), (Ok(()), Ok(())));
         assert_eq!((check::<Vec<String>>(two), check::<HashMap<String, String>>(none)), (Ok(()), Ok(())));
         assert_eq!(check::<Named>(none), Ok(()));
     }

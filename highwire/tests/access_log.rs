@@ -3,7 +3,7 @@
 mod folder;
 
 use folder::{Place, bytes};
-use highwire::{App, Response, body};
+use highwire::{App, Response, StatusCode, body};
 use std::io::{Read, Write};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
@@ -74,6 +74,7 @@ fn a_line_says_how_much_was_sent_and_how_it_ended() {
         .get("/hello", || "hello")
         .get("/short", short)
         .get("/endless", endless)
+        .get("/interim", || StatusCode::PROCESSING)
         .files("/files", place.files())
         .configure(|config| (config.workers, config.access_log) = (1, true));
     let server = app.listen("127.0.0.1:0").expect("an address");
@@ -93,6 +94,10 @@ fn a_line_says_how_much_was_sent_and_how_it_ended() {
     drop(stream);
     let stream = ask("HEAD /hello");
     assert_eq!(next(), "method=\"HEAD\" target=\"/hello\" protocol=\"HTTP/1.1\" status=200 bytes=0");
+    drop(stream);
+    // A response that cannot be sent, for which the client gets another one.
+    let stream = ask("GET /interim");
+    assert_eq!(next(), of("/interim", "status=500 bytes=0"));
     drop(stream);
     let stream = ask("GET /short");
     assert_eq!(next(), of("/short", "status=200 bytes=10"));

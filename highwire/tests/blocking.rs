@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use highwire::middleware::{Next, OwnedRequest, Timeout, after, from_fn};
 use highwire::testing::Client;
-use highwire::{App, FromRequest, Handler, Reply, Request, Response, State, blocking, spawn_blocking, time};
+use highwire::{App, FromRequest, Handler, Reply, Request, Response, State, blocking, spawn_blocking};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -109,6 +109,19 @@ fn a_request_is_repeated_without_an_expectation_that_fails() {
 }
 
 #[test]
+fn a_request_without_a_body_expects_nothing_and_is_not_repeated() {
+    let url = serve(|head| {
+        assert!(!head.contains("100-continue"));
+        b"HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec()
+    });
+    ask(async move |client| {
+        let response = client.post(&url).expect_continue().send().await?;
+        assert_eq!((response.status().as_u16(), response.stats().retries), (417, 0));
+        Ok(())
+    });
+}
+
+#[test]
 fn transfer_codings_are_not_asked_for() {
     let url = serve(|_| b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec());
     ask(async move |client| {

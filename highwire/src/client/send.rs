@@ -153,7 +153,8 @@ impl Client {
     /// Returns the request for the engine.
     fn prepare(&self, request: &mut Request, place: &Place) -> Result<engine::Request, Attempt> {
         let body = take_body(request);
-        let is_empty = body.is_empty();
+        // Without a body there is nothing to expect.
+        request.expects_continue &= !body.is_empty();
         let target = match (&place.proxy, request.method == Method::CONNECT) {
             (_, true) => connect_target(&request.url),
             (Some(_), false) => request.url.origin().to_string() + request.url.target(),
@@ -172,7 +173,7 @@ impl Client {
                 ready.fields.push((name.clone(), value.clone()));
             }
         }
-        if request.expects_continue && !is_empty {
+        if request.expects_continue {
             ready.fields.push((header::EXPECT, HeaderValue::from_static("100-continue")));
         }
         if let Some(authorization) = place.proxy.as_ref().and_then(|via| via.authorization()) {

@@ -54,6 +54,8 @@ struct Waiting {
     asked: Asked<LookedUp>,
     case: Case<'static>,
     location: Option<HeaderValue>,
+    /// The folder that was served when the request came.
+    folder: Arc<Folder>,
 }
 
 /// The properties of a request that its response depends on, apart from the file.
@@ -169,7 +171,7 @@ impl Endpoint for FilesEndpoint {
         }
         let (name, terms) = (name.map(Name::into_owned), terms.into_owned());
         let (site, open_files, its) = (self.site.clone(), request.shared.app.open_files.clone(), name.clone());
-        let at = look.at;
+        let (at, its_folder) = (look.at, folder.clone());
         let look = move || {
             let other = (looked == Looked::Cold).then(|| root::other(&site.path, folder.again(&site.path))).flatten();
             let folder = other.as_ref().unwrap_or(&folder);
@@ -180,7 +182,7 @@ impl Endpoint for FilesEndpoint {
         let asked = request.shared.ask(look);
         let location = location(request);
         let case = Case { name, terms, shared: request.shared.clone() };
-        let place = self.waiting.borrow_mut().insert(Waiting { asked, case, location }) as u32;
+        let place = self.waiting.borrow_mut().insert(Waiting { asked, case, location, folder: its_folder }) as u32;
         match self.poll(place, &mut Context::from_waker(&request.waker())) {
             Poll::Pending => Outcome::Pending(place),
             Poll::Ready(answer) => {
@@ -194,11 +196,14 @@ impl Endpoint for FilesEndpoint {
         let mut all = self.waiting.borrow_mut();
         let Some(waiting) = all.get_mut(place as usize) else { return Poll::Pending };
         let Poll::Ready(found) = waiting.asked.poll(cx) else { return Poll::Pending };
-        let Waiting { case, location, .. } = all.remove(place as usize);
+        let Waiting { mut case, location, folder, .. } = all.remove(place as usize);
         drop(all);
         Poll::Ready(match found {
             Some((other, Ok(found))) => {
-                if let Some(other) = other {
+                if !Arc::ptr_eq(&folder, &self.root.folder()) {
+                    // Another request has found another folder meanwhile. This file is not kept for those that follow.
+                    case.name = None;
+                } else if let Some(other) = other {
                     self.root.serve(other);
                     self.forget();
                 }

@@ -71,7 +71,7 @@ pub(super) fn other(path: &Path, again: io::Result<Again<Folder>>) -> Option<Arc
     match again {
         Ok(Again::Same) => None,
         Ok(Again::Other(other)) => {
-            tracing::info!(path = %path.display(), "the path leads to another folder, which is served from now on");
+            tracing::info!(path = %path.display(), "a worker serves another folder from now on, to which the path leads");
             Some(Arc::new(other))
         }
         Err(error) => {

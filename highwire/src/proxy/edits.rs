@@ -4,6 +4,7 @@ use super::head::Incoming;
 use crate::{HeaderName, HeaderValue, Method, Response};
 use highwire_engine::client::Request;
 use http::header;
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -85,9 +86,15 @@ impl UpstreamRequest<'_> {
         self.incoming.peer()
     }
 
-    /// Returns the path of the client's request as it was sent.
+    /// Returns the path of the client's request as it was sent. It may be encoded in several ways (`/%61` is `/a`); to decide
+    /// what a client may reach, use [`decoded_client_path`](Self::decoded_client_path).
     pub fn client_path(&self) -> &str {
         self.incoming.whole_path()
+    }
+
+    /// Returns the path of the client's request, percent-decoded. Bytes that are not UTF-8 are replaced.
+    pub fn decoded_client_path(&self) -> Cow<'_, str> {
+        percent_encoding::percent_decode_str(self.client_path()).decode_utf8_lossy()
     }
 
     /// Returns the header fields, without `Host` and those of the connection.

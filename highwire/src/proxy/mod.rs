@@ -263,7 +263,7 @@ impl Proxy {
     /// use highwire::{HeaderValue, Response, StatusCode, header};
     ///
     /// let proxy = Proxy::to(["http://127.0.0.1:9000"])?.on_request(|request| {
-    ///     if request.client_path().starts_with("/internal/") {
+    ///     if request.decoded_client_path().starts_with("/internal/") {
     ///         return Err(Response::error(StatusCode::FORBIDDEN, "not for you\n"));
     ///     }
     ///     request.set_header(header::AUTHORIZATION, HeaderValue::from_static("Bearer abc"));
