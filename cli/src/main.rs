@@ -15,7 +15,9 @@ use log::Log;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// An HTTP server for people who count cores, kilobytes and milliseconds.
 #[derive(Parser)]
@@ -67,7 +69,7 @@ struct Serve {
     #[arg(long)]
     listing: bool,
 
-    /// Also serve files and folders whose names begin with a dot.
+    /// Also serve files and folders whose names begin with a dot. Those in DIR/.well-known are always served.
     #[arg(long)]
     hidden: bool,
 
@@ -87,7 +89,7 @@ struct Serve {
     #[arg(long, value_name = "FILE")]
     single_page: Option<String>,
 
-    /// Send this file of DIR as the body of 404 (not found) responses.
+    /// Send this file of DIR as the body of 404 (not found) responses. While it is missing, they have a line of text.
     #[arg(long, value_name = "FILE")]
     not_found: Option<String>,
 
@@ -114,7 +116,7 @@ struct Serve {
     proxy_balance: ProxyBalance,
 
     /// Ask each server every 5 seconds for this path, and send no requests to one that does not answer with 2xx or 3xx.
-    #[arg(long, value_name = "PATH", requires = "proxy")]
+    #[arg(long, value_name = "PATH", value_parser = check_path, requires = "proxy")]
     proxy_check: Option<String>,
 
     /// The most seconds until the head of a response of another server; then the client gets 504.
@@ -138,11 +140,14 @@ struct Serve {
     #[arg(long, requires = "proxy")]
     proxy_unusual_paths: bool,
 
-    /// Set a header field of the requests for the other servers, or remove it with an empty VALUE. Repeatable.
+    /// Set a header field of the requests for the other servers, also one that the proxy writes, such as Host or
+    /// X-Forwarded-For, or remove it with an empty VALUE. VALUE is sent as it is, without variables. Repeatable; the last
+    /// one of a name counts.
     #[arg(long, value_name = "NAME=VALUE", value_parser = header, requires = "proxy")]
     proxy_header: Vec<(HeaderName, HeaderValue)>,
 
-    /// Set a header field of the responses of the other servers, or remove it with an empty VALUE. Repeatable.
+    /// Set a header field of the responses of the other servers, or remove it with an empty VALUE. Repeatable; the last one
+    /// of a name counts.
     #[arg(long, value_name = "NAME=VALUE", value_parser = header, requires = "proxy")]
     proxy_response_header: Vec<(HeaderName, HeaderValue)>,
 
@@ -167,8 +172,8 @@ enum ProxyBalance {
 #[derive(clap::Args)]
 struct Running {
     /// Address to listen on: HOST:PORT, [IPV6]:PORT, :PORT (every address), unix:PATH or fd:NUMBER. Repeatable. The
-    /// default is 127.0.0.1:8080, unless --tls-listen is given or a service manager passes sockets (LISTEN_FDS): those
-    /// that it names `https` (LISTEN_FDNAMES) speak TLS, the others HTTP.
+    /// default is 127.0.0.1:8080, unless --tls-listen is given or a service manager passes sockets (LISTEN_FDS). Those are
+    /// served beside the addresses given here: sockets named `https` (LISTEN_FDNAMES) speak TLS, the others HTTP.
     #[arg(long, value_name = "ADDR")]
     listen: Vec<String>,
 
@@ -235,8 +240,8 @@ struct Running {
     #[arg(long)]
     pin: bool,
 
-    /// Memory that the server may use for its peers, such as 64M or 2G. The default is half of the memory that the
-    /// process may use, or a quarter if the process may use less than 128M.
+    /// Memory that the server may use for its peers, such as 64M or 2G (powers of 1,024). The default is half of the memory
+    /// that the process may use, or a quarter if the process may use less than 128M.
     #[arg(long, value_name = "BYTES", value_parser = size)]
     memory: Option<usize>,
 
@@ -244,11 +249,11 @@ struct Running {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     connections: Option<u32>,
 
-    /// Log each request to standard error.
+    /// Log each request to standard error when its response has ended. docs/operating.md explains the fields.
     #[arg(long)]
     access_log: bool,
 
-    /// Log only errors.
+    /// Log only errors, and the requests with --access-log.
     #[arg(long, short)]
     quiet: bool,
 }
@@ -285,7 +290,7 @@ fn size(text: &str) -> Result<usize, String> {
     let number: usize = digits.parse().map_err(|_| "expected a number of bytes, such as 64M or 2G".to_string())?;
     if shift == 0 && number < 1 << 20 {
         // Such a small number is probably a mistake, because the suffix is missing.
-        return Err(format!("{digits} bytes are too few; write {digits}M for megabytes, {digits}G for gigabytes"));
+        return Err(format!("{digits} bytes are too few; the suffixes are K, M and G, as in 64M"));
     }
     number.checked_mul(1 << shift).ok_or_else(|| "the number of bytes is too large".to_string())
 }
@@ -303,7 +308,13 @@ fn proxy_rule(text: &str) -> Result<(String, String), String> {
     if !path.starts_with('/') {
         return Err(format!("{example}: the path must begin with a slash"));
     }
+    if path.contains(['{', '}']) {
+        return Err(format!("{path:?} has braces; --proxy takes a plain path, for it and all paths below it"));
+    }
     for url in urls.split(',').map(str::trim) {
+        if url.starts_with("unix:") || url.starts_with("http://unix:") {
+            return Err(format!("{url:?} is a unix socket; the command cannot pass requests on to one"));
+        }
         if !url.contains("://") {
             return Err(format!("{url:?} has no scheme; write http://{url} or https://{url}"));
         }
@@ -318,10 +329,32 @@ fn rule(text: &str) -> Result<(String, String), String> {
     Ok((pattern.to_string(), value.to_string()))
 }
 
+/// Parses the path of a health check.
+fn check_path(text: &str) -> Result<String, String> {
+    let is_path = text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic());
+    is_path.then(|| text.to_string()).ok_or_else(|| "expected a path that begins with a slash, such as /health".into())
+}
+
+/// The fields of a connection and of a message's framing, which the proxy writes.
+const OF_THE_CONNECTION: [&str; 9] = [
+    "connection",
+    "content-length",
+    "expect",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
 /// Parses `NAME=VALUE` of a header field.
 fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, such as x-served-by=highwire")?;
-    let name = name.parse().map_err(|_| format!("{name:?} is not the name of a header field"))?;
+    let name: HeaderName = name.parse().map_err(|_| format!("{name:?} is not the name of a header field"))?;
+    if OF_THE_CONNECTION.contains(&name.as_str()) {
+        return Err(format!("{name} belongs to the connection and cannot be set"));
+    }
     Ok((name, value.parse().map_err(|_| format!("{value:?} cannot be the value of a header field"))?))
 }
 
@@ -396,6 +429,8 @@ fn main() -> ExitCode {
     let action = Command::parse().action;
     let (Action::Demo(Demo { running, .. }) | Action::Serve(Serve { running, .. })) = &action;
     let level = if running.quiet { LevelFilter::ERROR } else { LevelFilter::INFO };
+    // The requests are logged because they were asked for.
+    let levels = Targets::new().with_default(level).with_target("highwire::access", LevelFilter::INFO);
     // Must run before the first thread starts, because glibc assigns a heap to a thread when the thread first
     // allocates.
     highwire::server::share_heap();
@@ -407,7 +442,8 @@ fn main() -> ExitCode {
         }
     };
     log.take_panics();
-    tracing_subscriber::fmt().with_max_level(level).with_writer(log.clone()).with_ansi(false).init();
+    let lines = tracing_subscriber::fmt::layer().with_writer(log.clone()).with_ansi(false);
+    tracing_subscriber::registry().with(lines.with_filter(levels)).init();
     let (app, running) = match action {
         Action::Demo(Demo { broker, running }) => match topics(broker.as_deref()) {
             Ok(topics) => (highwire_cli::demo::app_with(topics), running),
@@ -501,6 +537,11 @@ fn run(app: App, running: &Running) -> highwire::Result<()> {
         BalanceName::Reuseport => Balance::ReusePort,
         BalanceName::Handoff => Balance::Handoff,
     };
+    let has_unix = running.listen.iter().chain(&running.tls_listen).any(|address| address.starts_with("unix:"));
+    if !has_unix && (running.unix_mode.is_some() || running.unix_user.is_some() || running.unix_group.is_some()) {
+        let problem = "--unix-mode, --unix-user and --unix-group need an address unix:PATH in --listen or --tls-listen";
+        return Err(highwire::Error::Setting(problem.to_string()));
+    }
     highwire::server::raise_descriptor_limit();
     let app = app.configure(|config| {
         config.workers = running.workers;
@@ -532,11 +573,11 @@ fn run(app: App, running: &Running) -> highwire::Result<()> {
     let (mut server, mut schemes) = (app.server()?, Vec::new());
     for address in clear {
         server = server.listen(address)?;
-        schemes.push("http");
+        schemes.resize(server.addresses().len(), "http");
     }
     for address in &running.tls_listen {
         server = server.listen_tls(address, tls(running)?)?;
-        schemes.push("https");
+        schemes.resize(server.addresses().len(), "https");
     }
     for (name, listener) in inherited {
         let is_tls = needs_tls(&name);

@@ -52,12 +52,14 @@ fn mistakes_are_told() {
         (&["--engine", "threads", "--http2-only"], "the engine `threads` needs HTTP/1"),
         (&["--workers", "some"], "'some'"),
         (&["--memory", "much"], "a number of bytes, such as 64M or 2G"),
-        (&["--memory", "1"], "write 1M for megabytes, 1G for gigabytes"),
+        (&["--memory", "1"], "1 bytes are too few; the suffixes are K, M and G, as in 64M"),
         (&["--memory", "999999G"], "1073740750258176 bytes of memory for all peers are more than the "),
         (&["--workers", "-1"], "invalid value '-1' for '--workers <N>'"),
         (&["--memory", "1K"], "1024 bytes of memory for all peers are too few; a server needs at least 65536 bytes"),
         (&["--memory", "1KiB"], "1024 bytes of memory for all peers are too few"),
         (&["--unix-mode", "999"], "expected permissions in octal, such as 660"),
+        (&["--listen", "127.0.0.1:0", "--unix-mode", "660"], "need an address unix:PATH"),
+        (&["--listen", "*:80"], "use :80 for all addresses"),
         (&["--listen", "unix:/tmp/highwire-x", "--unix-group", "no-such-group"], "there is no group \"no-such-group\""),
         (&["--cert", "a", "--key", "b"], "need --tls-listen"),
         (&["--engine", "steam"], "'steam'"),
@@ -260,6 +262,13 @@ fn mistakes_of_proxies_are_told() {
         (
             &["--proxy", "/a=http://127.0.0.1:9", "--proxy", "/a=http://127.0.0.1:8"],
             "/a is given twice; write /a=URL,URL",
+        ),
+        (&["--proxy", "/a=http://unix:/tmp/x"], "is a unix socket; the command cannot pass requests on to one"),
+        (&["--proxy", "/a/{x}=http://127.0.0.1:9"], "has braces; --proxy takes a plain path"),
+        (&["--proxy", "/a=http://127.0.0.1:9", "--proxy-check", "health"], "a path that begins with a slash"),
+        (
+            &["--proxy", "/a=http://127.0.0.1:9", "--proxy-header", "Content-Length=3"],
+            "content-length belongs to the connection and cannot be set",
         ),
     ] {
         let mut command = highwire(&["serve"]);

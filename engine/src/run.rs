@@ -94,6 +94,11 @@ impl<M: MakeService> Server<M> {
             _ => false,
         };
         let place = self.listeners.iter().position(other);
+        if let Some(place) = place.filter(|_| !highwire_io::listen::has_v6()) {
+            let all = self.listeners[place].address();
+            tracing::info!("{address} is left out: the system has no IPv6, and {all} takes all clients of IPv4");
+            return Ok(self);
+        }
         let takes_both = |&place: &usize| self.listeners[place].takes_both() && !self.listeners[place].is_inherited();
         if let Some(place) = place.filter(takes_both) {
             let both = self.listeners.remove(place).address().clone();
@@ -199,7 +204,10 @@ impl<M: MakeService> Server<M> {
             if is_new(Signal::Stop) {
                 if seen[Signal::Stop as usize] == 0 {
                     let most = handle.shared.config().timeouts.shutdown;
-                    tracing::info!(?most, "a signal asks to stop: the listeners close, and requests in progress end");
+                    tracing::info!(
+                        ?most,
+                        "a signal asks to stop (SIGINT, SIGTERM or SIGQUIT): the listeners close, and requests in progress end"
+                    );
                     handle.shutdown();
                 }
                 if now[Signal::Stop as usize] > 1 {

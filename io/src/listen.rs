@@ -39,6 +39,9 @@ impl Address {
                 _ => Err(invalid("a descriptor is a number of 0 or more")),
             };
         }
+        if let Some(port) = text.strip_prefix("*:") {
+            return Err(invalid(&format!("use :{port} for all addresses")));
+        }
         if text.parse::<u16>().is_ok() {
             let why =
                 format!("the host is missing; use :{text} for all addresses, 127.0.0.1:{text} for local clients only");
@@ -297,6 +300,12 @@ fn bind_tcp(address: SocketAddr, options: &Options) -> io::Result<Listener> {
     Ok(Listener { acceptor: system::acceptor(socket), address: Address::Tcp(bound), path: None, is_inherited: false })
 }
 
+/// Returns false if the system has no IPv6.
+pub fn has_v6() -> bool {
+    let opened = socket2::Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP));
+    opened.err().and_then(|error| error.raw_os_error()) != Some(system::NO_SUCH_FAMILY)
+}
+
 /// Returns the address that stands for all addresses on a system without IPv6, as the error tells.
 fn without_v6(address: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
     let is_all = address.is_ipv6() && address.ip().is_unspecified();
@@ -322,6 +331,7 @@ mod tests {
         for (text, why) in [
             ("", "the port is missing"),
             ("8080", "use :8080 for all addresses, 127.0.0.1:8080 for local clients only"),
+            ("*:80", "use :80 for all addresses"),
             ("127.0.0.1", "the port is missing; add it as in 127.0.0.1:8080"),
             ("localhost", "the port is missing; add it as in localhost:8080"),
             ("127.0.0.1:", "the port is not a number"),

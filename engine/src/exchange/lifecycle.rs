@@ -175,10 +175,10 @@ pub(crate) trait Lifecycle: Carrier {
             line.begins(self.caller(), response);
             let exchange = self.make_exchange(worker);
             exchange.log = Some(line);
-            exchange.write_log();
         }
         self.send(response, worker);
         if let Some(exchange) = self.exchange() {
+            exchange.write_log();
             exchange.outgoing.end_unless_it_goes_on();
         }
     }

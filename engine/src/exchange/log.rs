@@ -37,6 +37,9 @@ struct Begun {
 /// The status in the access log of a request whose client has left, as other servers write it.
 pub(super) const CLIENT_LEFT: u16 = 499;
 
+/// Why such a request has ended.
+const LEFT: &str = "the client has left before the answer";
+
 impl LogLine {
     /// Copies these parts from a request's head, which was received at `since`.
     pub(super) fn new(head: &Head, window: &[u8], since: Instant, peer: Peer) -> LogLine {
@@ -78,6 +81,11 @@ impl LogLine {
         }
     }
 
+    /// Records that an empty response with this status is sent instead.
+    pub(super) fn is_replaced(&mut self, status: u16) {
+        self.begun.iter_mut().for_each(|begun| (begun.status, begun.length, begun.sent) = (status, Some(0), 0));
+    }
+
     /// Records that the body has ended.
     pub(super) fn is_over(&mut self) {
         self.begun.iter_mut().for_each(|begun| begun.is_over = true);
@@ -104,7 +112,11 @@ impl Drop for LogLine {
     fn drop(&mut self) {
         let Some(begun) = self.begun.take() else { return };
         let tls = begun.tls.as_ref();
-        let ended = if begun.is_complete() { None } else { begun.ended.or(Some("the exchange ended early")) };
+        let ended = match begun.is_complete() {
+            true if begun.status == CLIENT_LEFT => Some(LEFT),
+            true => None,
+            false => begun.ended.or(Some("the exchange ended early")),
+        };
         guarded(|| {
             tracing::info!(
                 target: "highwire::access",
@@ -138,8 +150,9 @@ pub(super) fn log_lost(line: &LogLine, worker: &WorkerContext<impl Service>) {
             target = line.target.as_str(),
             protocol = line.protocol,
             status = CLIENT_LEFT,
+            bytes = 0,
             microseconds = worker.now.since(line.since).as_micros() as u64,
-            ended = "the client has left before the answer",
+            ended = LEFT,
         );
     });
 }

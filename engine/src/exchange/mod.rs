@@ -282,6 +282,18 @@ impl Exchange {
         }
     }
 
+    /// Counts the bytes of a whole body, before the carrier sends it.
+    #[inline]
+    pub(super) fn count_whole(&mut self, bytes: usize) {
+        self.log.iter_mut().for_each(|log| log.count(bytes as u64));
+    }
+
+    /// Records for the access log that the client gets an empty response with this status instead.
+    #[cold]
+    pub(super) fn log_instead(&mut self, status: u16) {
+        self.log.iter_mut().for_each(|log| log.is_replaced(status));
+    }
+
     /// Writes the line of the access log if the whole response is sent.
     #[inline]
     fn write_log(&mut self) {

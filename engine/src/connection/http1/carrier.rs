@@ -173,7 +173,7 @@ impl Carrier for H1<'_, '_> {
     #[inline]
     fn send(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>) {
         if let (Content::Bytes(bytes), Some(exchange)) = (&response.content, &mut self.connection.exchange) {
-            exchange.count_sent(bytes.len());
+            exchange.count_whole(bytes.len());
         }
         self.connection.send(response, worker, self.out);
     }

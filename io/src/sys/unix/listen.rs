@@ -47,8 +47,9 @@ pub(crate) const NO_SUCH_FAMILY: i32 = libc::EAFNOSUPPORT;
 pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Acceptor> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     let address = SockAddr::unix(path)?;
+    // On Linux the file never has more permissions than these. Other systems refuse the call for a socket.
+    #[cfg(target_os = "linux")]
     if let Some(mode) = options.unix_mode {
-        // On Linux the file never has more permissions than these.
         narrow(&socket, mode)?;
     }
     let owner = |name: &Option<String>, number: fn(&str) -> io::Result<u32>| name.as_deref().map(number).transpose();
@@ -62,7 +63,8 @@ pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Acceptor> 
     }
     let set = || {
         if user.is_some() || group.is_some() {
-            std::os::unix::fs::chown(path, user, group)?;
+            // Not of what a link leads to that somebody has put here meanwhile.
+            std::os::unix::fs::lchown(path, user, group)?;
         }
         match options.unix_mode {
             Some(mode) => std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)),
