@@ -347,7 +347,11 @@ fn sockets_of_a_service_manager_are_served_without_an_option() {
 #[test]
 fn signals_other_than_those_to_stop_end_nothing() {
     for engine in ENGINES {
-        let Some(mut demo) = Demo::start(engine, &["--listen", "127.0.0.1:0"]) else { continue };
+        // As below `nohup`, and in the background of a script.
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' HUP INT QUIT; exec \"$0\" \"$@\"", HIGHWIRE, "demo", "--engine", engine]);
+        command.args(["--listen", "127.0.0.1:0"]);
+        let Some(mut demo) = Demo::of(command, engine) else { continue };
         demo.signal("HUP");
         demo.wait_for("SIGHUP: changed certificates and keys are loaded", 1);
         demo.signal("USR1");

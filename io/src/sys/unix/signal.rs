@@ -44,7 +44,9 @@ pub(crate) fn install(notifier: Notifier) -> io::Result<()> {
             let mut known: libc::sigaction = std::mem::zeroed();
             let is_known = libc::sigaction(number, std::ptr::null(), &mut known) == 0;
             let is_ours = known.sa_sigaction == on_signal as *const () as usize;
-            if !replaces && is_known && known.sa_sigaction != libc::SIG_DFL && !is_ours {
+            // `nohup` and shells ignore signals for a process in the background. Here they do no harm.
+            let is_none = matches!(known.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
+            if !replaces && is_known && !is_none && !is_ours {
                 continue;
             }
             action.sa_sigaction = on_signal as *const () as usize;
