@@ -177,7 +177,8 @@ impl App {
     }
 
     /// Moves another app's routes below a prefix, with its middleware around them and around their 405 and OPTIONS
-    /// responses, and with its values, which only its handlers see. Settings, `https`, `not_found` and a
+    /// responses, and with its values. For requests of its routes, handlers and middleware find its values before those of
+    /// this app, also the middleware around this app; for other requests nothing does. Settings, `https`, `not_found` and a
     /// [`fallback`](App::fallback) of the other app are an error when the server is built, because they concern all paths; to
     /// take all paths below a prefix, register [`any`](App::any) with `/{*rest}` in the other app. Handlers see the
     /// whole path, including the prefix.
