@@ -1,6 +1,8 @@
 //! The access log of the engine: a line for each response when it has ended, and one for what was refused.
 
 mod folder;
+#[cfg(feature = "tls")]
+mod tls_peer;
 
 use folder::{Place, bytes};
 use highwire::{App, Response, StatusCode, body};
@@ -64,6 +66,23 @@ fn short() -> Response {
     Response::stream(receiver)
 }
 
+/// Reads the beginning of a long body of bytes under TLS, and leaves. Returns the reason in the line, which must not have all
+/// bytes.
+#[cfg(feature = "tls")]
+fn cut_under_tls(address: &str, authority: &tls_peer::Authority, next: &dyn Fn() -> String) -> String {
+    let name = rustls::pki_types::ServerName::try_from("a.example").expect("a name");
+    let session = rustls::ClientConnection::new(tls_peer::Client::of(authority).config(), name).expect("a client");
+    let mut stream = rustls::StreamOwned::new(session, connect(address));
+    stream.write_all(b"GET /bytes HTTP/1.1\r\nHost: a.example\r\n\r\n").expect("the server reads");
+    stream.read_exact(&mut [0; 1000]).expect("a part of the answer");
+    drop(stream);
+    let line = next();
+    let (_, sent) = line.split_once("bytes=").expect("a number");
+    let (sent, reason) = sent.split_once(' ').unwrap_or((sent, ""));
+    assert!((1000..39_000_000).contains(&sent.parse::<u64>().expect("a number")), "{line}");
+    reason.split(" tls=").next().unwrap_or_default().to_string()
+}
+
 #[test]
 fn a_line_says_how_much_was_sent_and_how_it_ended() {
     let (sender, lines) = channel();
@@ -75,9 +94,14 @@ fn a_line_says_how_much_was_sent_and_how_it_ended() {
         .get("/short", short)
         .get("/endless", endless)
         .get("/interim", || StatusCode::PROCESSING)
+        .get("/bytes", || vec![b'x'; 40_000_000])
         .files("/files", place.files())
         .configure(|config| (config.workers, config.access_log) = (1, true));
     let server = app.listen("127.0.0.1:0").expect("an address");
+    #[cfg(feature = "tls")]
+    let authority = tls_peer::Authority::new("test");
+    #[cfg(feature = "tls")]
+    let server = server.listen_tls("127.0.0.1:0", tls_peer::simple(&authority)).expect("another");
     let address = server.addresses()[0].clone();
     let handle = server.start().expect("cannot start");
     let next = || lines.recv_timeout(Duration::from_secs(20)).expect("a line");
@@ -122,6 +146,9 @@ fn a_line_says_how_much_was_sent_and_how_it_ended() {
     std::io::copy(&mut (&mut stream).take(40_000_100), &mut std::io::sink()).expect("the answer");
     assert_eq!(next(), of("/files/large", "status=200 bytes=40000000"));
     drop(stream);
+
+    #[cfg(feature = "tls")]
+    assert_eq!(cut_under_tls(&handle.addresses()[1], &authority, &next), "ended=\"the connection ended\"");
 
     // What is no request has a line, too.
     let mut stream = connect(&address);

@@ -98,8 +98,12 @@ impl Carrier for Call {
     }
 
     fn send(&mut self, response: &mut Response, _: &mut WorkerContext<impl Service>) {
-        if let (Content::Bytes(bytes), Some(exchange)) = (&response.content, self.exchange()) {
-            exchange.count_sent(bytes.len());
+        if let Some(exchange) = self.exchange() {
+            if let Content::Bytes(bytes) = &response.content {
+                exchange.count_whole(bytes.len());
+            }
+            // The caller may be on another thread, and gets the response at once.
+            exchange.write_log();
         }
         self.send_response(response);
     }

@@ -73,6 +73,13 @@ impl LogLine {
         self.begun = Some(Begun { status, length, sent: 0, is_over, ended: None, tls: caller.tls() });
     }
 
+    /// Writes the line of a request that was not answered, because its client has left.
+    #[cold]
+    pub(super) fn lose(mut self) {
+        let (length, tls) = (Some(0), None);
+        self.begun = Some(Begun { status: CLIENT_LEFT, length, sent: 0, is_over: true, ended: None, tls });
+    }
+
     /// Counts bytes of the body that the carrier has sent.
     #[cold]
     pub(super) fn count(&mut self, bytes: u64) {
@@ -137,24 +144,6 @@ impl Drop for LogLine {
             );
         });
     }
-}
-
-/// Writes the access log's line for a request that was not answered, because its client has left.
-#[cold]
-pub(super) fn log_lost(line: &LogLine, worker: &WorkerContext<impl Service>) {
-    guarded(|| {
-        tracing::info!(
-            target: "highwire::access",
-            peer = %line.peer,
-            method = line.method.as_str(),
-            target = line.target.as_str(),
-            protocol = line.protocol,
-            status = CLIENT_LEFT,
-            bytes = 0,
-            microseconds = worker.now.since(line.since).as_micros() as u64,
-            ended = LEFT,
-        );
-    });
 }
 
 /// Writes a line for bytes that were refused before they were a request, if the access log is on. `status` is that of the

@@ -21,8 +21,8 @@ pub(super) use outgoing::Outgoing;
 pub(super) use tunnel::Tunnel;
 
 use self::abort::Abort;
+use self::log::LogLine;
 pub(super) use self::log::log_refused;
-use self::log::{LogLine, log_lost};
 use super::context::TaskKind;
 use super::worker::WorkerContext;
 use crate::body::BodyError;
@@ -228,7 +228,7 @@ impl Exchange {
         if has_begun {
             self.log_ends("the connection ended");
         } else if let Some(line) = self.take_log().filter(|_| self.awaits_answer() && is_received) {
-            log_lost(&line, worker);
+            line.lose();
         }
         // Tasks of the handler may go on.
         if let Some(presence) = &self.presence {
@@ -296,7 +296,7 @@ impl Exchange {
 
     /// Writes the line of the access log if the whole response is sent.
     #[inline]
-    fn write_log(&mut self) {
+    pub(super) fn write_log(&mut self) {
         self.log.take_if(|log| log.is_complete());
     }
 

@@ -172,7 +172,10 @@ impl Carrier for H1<'_, '_> {
 
     #[inline]
     fn send(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>) {
-        if let (Content::Bytes(bytes), Some(exchange)) = (&response.content, &mut self.connection.exchange) {
+        if let Content::Bytes(bytes) = &response.content
+            && !self.connection.sends_in_parts(bytes, self.out)
+            && let Some(exchange) = &mut self.connection.exchange
+        {
             exchange.count_whole(bytes.len());
         }
         self.connection.send(response, worker, self.out);

@@ -145,6 +145,11 @@ impl Connection {
         self.send_content(content, worker, out);
     }
 
+    /// Returns true if a body of bytes is sent in parts, because TLS encrypts it as the peer takes it and not all at once.
+    pub(in crate::connection) fn sends_in_parts(&self, bytes: &Bytes, out: &Out<'_>) -> bool {
+        bytes.len() > INLINE_BYTES && out.tls.is_some() && !self.http.withholds_body()
+    }
+
     /// Sends what follows a head: the whole body, or its first parts.
     pub(in crate::connection) fn send_content(
         &mut self,
@@ -153,8 +158,7 @@ impl Connection {
         out: &mut Out<'_>,
     ) {
         match content {
-            Content::Bytes(bytes) if bytes.len() > INLINE_BYTES && out.tls.is_some() && !self.http.withholds_body() => {
-                // Sends the body in parts, so that it is encrypted as the peer takes it and not all at once.
+            Content::Bytes(bytes) if self.sends_in_parts(&bytes, out) => {
                 let length = Some(bytes.len() as u64);
                 let body = Streamed { length, body: BodyStream::of(bytes), trailers: None };
                 self.exchange().outgoing.stream(Box::new(body));
