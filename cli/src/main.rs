@@ -335,24 +335,11 @@ fn check_path(text: &str) -> Result<String, String> {
     is_path.then(|| text.to_string()).ok_or_else(|| "expected a path that begins with a slash, such as /health".into())
 }
 
-/// The fields of a connection and of a message's framing, which the proxy writes.
-const OF_THE_CONNECTION: [&str; 9] = [
-    "connection",
-    "content-length",
-    "expect",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
-
 /// Parses `NAME=VALUE` of a header field.
 fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, such as x-served-by=highwire")?;
     let name: HeaderName = name.parse().map_err(|_| format!("{name:?} is not the name of a header field"))?;
-    if OF_THE_CONNECTION.contains(&name.as_str()) {
+    if proxy::is_of_connection(&name) || matches!(name.as_str(), "expect" | "te" | "trailer") {
         return Err(format!("{name} belongs to the connection and cannot be set"));
     }
     Ok((name, value.parse().map_err(|_| format!("{value:?} cannot be the value of a header field"))?))

@@ -164,8 +164,8 @@ impl<M: MakeService> Server<M> {
 
     /// Runs until SIGTERM, SIGINT or SIGQUIT has stopped the server. The first signal begins a graceful shutdown; the second
     /// cuts all connections. SIGHUP loads changed certificates and keys, which also happens without it; SIGUSR1 and SIGUSR2
-    /// only write a line to the log. Installs handlers for these signals, apart from those that the program handles or
-    /// ignores already, except SIGTERM and SIGINT.
+    /// only write a line to the log. Installs handlers for SIGTERM and SIGINT, and for each of the others that the program
+    /// does not handle itself.
     ///
     /// # Errors
     /// Returns an error if a worker cannot start, or fails.
@@ -199,7 +199,8 @@ impl<M: MakeService> Server<M> {
         let mut seen = [0; 3];
         let mut watch = Watch::default();
         loop {
-            let now: [u32; 3] = std::array::from_fn(|at| signals()[at] - before[at]);
+            let all = signals();
+            let now: [u32; 3] = std::array::from_fn(|at| all[at] - before[at]);
             let is_new = |signal: Signal| now[signal as usize] > seen[signal as usize];
             if is_new(Signal::Stop) {
                 if seen[Signal::Stop as usize] == 0 {

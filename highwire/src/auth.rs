@@ -144,7 +144,7 @@ fn credentials<'r>(request: &Request<'r>, scheme: &str) -> Option<&'r str> {
 }
 
 fn realm(request: &Request<'_>) -> String {
-    let realm = match request.shared.app.state::<Realm>(request.route) {
+    let realm = match request.values().get::<Realm>() {
         Some(realm) => realm.0.clone(),
         None => request.authority().to_string(),
     };

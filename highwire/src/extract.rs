@@ -43,7 +43,7 @@ fn missing<T>(by: &str) -> Response {
 
 impl<T: Send + Sync + 'static> FromRequest for State<T> {
     fn from_request(request: &mut Request<'_>) -> Result<State<T>, Response> {
-        request.shared.app.state::<T>(request.route).map(State).ok_or_else(|| missing::<T>("App::state"))
+        request.values().get::<T>().map(State).ok_or_else(|| missing::<T>("App::state"))
     }
 }
 

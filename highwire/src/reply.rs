@@ -72,8 +72,7 @@ impl Reply {
 impl FromRequest for Reply {
     fn from_request(request: &mut Request<'_>) -> Result<Reply, Response> {
         let waker = request.waker();
-        let app = &request.shared.app;
-        let templates = app.states[app.scope(request.route)].templates();
+        let templates = request.values().templates();
         Ok(Reply { replier: request.hooks.reply_later(waker), templates })
     }
 }

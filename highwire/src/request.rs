@@ -1,6 +1,7 @@
 //! Requests as handlers get them. A request borrows its head, and only extractors that own their data copy parts of it.
 
 use crate::shared::Shared;
+use crate::states;
 use crate::{Params, Response};
 use bytes::Bytes;
 use highwire_engine::Body;
@@ -58,6 +59,12 @@ pub(crate) fn text(bytes: &[u8]) -> &str {
 }
 
 impl<'r> Request<'r> {
+    /// Returns the values of the app that has registered the route, together with those of the apps around it.
+    pub(crate) fn values(&self) -> &states::Map {
+        let app = &self.shared.app;
+        &app.states[app.scope(self.route)]
+    }
+
     /// Returns the app's response to a request for a path without a route.
     pub(crate) fn not_found(&self) -> Response {
         match &self.shared.app.not_found {

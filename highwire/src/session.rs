@@ -287,7 +287,7 @@ impl<T> fmt::Debug for Session<T> {
 
 impl<T: 'static> FromRequest for Session<T> {
     fn from_request(request: &mut Request<'_>) -> Result<Session<T>, Response> {
-        let Some(sessions) = request.shared.app.state::<Sessions>(request.route) else {
+        let Some(sessions) = request.values().get::<Sessions>() else {
             highwire_engine::log!(
                 Mistake,
                 error,

@@ -1,4 +1,4 @@
-//! Whether a type can be read from the parameters of a route's template, whatever their values are.
+//! Checks, before any request comes, whether a type can be read from the parameters of a route's template.
 
 use serde::de::{self, DeserializeOwned, Deserializer, Visitor};
 use std::fmt;
@@ -60,14 +60,6 @@ macro_rules! of_one {
     )*};
 }
 
-macro_rules! of_any {
-    ($($method:ident)*) => {$(
-        fn $method<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Verdict> {
-            Err(Verdict(None))
-        }
-    )*};
-}
-
 impl<'de> Deserializer<'de> for Shape<'_> {
     type Error = Verdict;
 
@@ -77,10 +69,12 @@ impl<'de> Deserializer<'de> for Shape<'_> {
         deserialize_char deserialize_str deserialize_string deserialize_bytes deserialize_byte_buf
     }
 
-    of_any! {
-        deserialize_any deserialize_identifier deserialize_seq deserialize_map deserialize_unit
-        deserialize_ignored_any
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Verdict> {
+        Err(Verdict(None))
     }
+
+    // The members of a structure may have defaults.
+    serde::forward_to_deserialize_any! { identifier seq map unit unit_struct struct ignored_any }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Verdict> {
         if self.0.is_empty() { Err(Verdict(None)) } else { visitor.visit_some(self) }
@@ -110,20 +104,6 @@ impl<'de> Deserializer<'de> for Shape<'_> {
         _: V,
     ) -> Result<V::Value, Verdict> {
         self.has(1)
-    }
-
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, _: V) -> Result<V::Value, Verdict> {
-        Err(Verdict(None))
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: &'static [&'static str],
-        _: V,
-    ) -> Result<V::Value, Verdict> {
-        // Members may have defaults.
-        Err(Verdict(None))
     }
 }
 

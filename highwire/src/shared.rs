@@ -5,7 +5,6 @@ use crate::request::{BodyUse, Request};
 use crate::states;
 use crate::{Response, StatusCode};
 use highwire_engine::Asked;
-use std::any::Any;
 use std::sync::Arc;
 
 /// Turns an error's status and text into a response.
@@ -42,10 +41,6 @@ impl AppData {
     #[inline]
     pub(crate) fn scope(&self, route: u32) -> usize {
         self.scopes.get(route as usize).copied().unwrap_or_default()
-    }
-
-    pub(crate) fn state<T: Any + Send + Sync>(&self, route: u32) -> Option<Arc<T>> {
-        self.states[self.scope(route)].get()
     }
 
     /// Returns the route's own limit on the request body in bytes, or `None` if it has none or does not use the body.

@@ -18,9 +18,9 @@ pub enum Signal {
     User,
 }
 
-/// From now on counts the signals of [`Signal`], and notifies `notifier` at each. Takes SIGTERM and SIGINT always, and the
-/// others only if nobody else handles or ignores them, as after `nohup`. On unix, also ignores SIGPIPE, as Rust programs
-/// already do and C programs may not. Keeps the notifier until the process ends.
+/// From now on counts the signals of [`Signal`], and notifies `notifier` at each. Takes SIGTERM and SIGINT in any
+/// case, and each of the others unless the program has a handler for it. On unix, this function also ignores SIGPIPE; Rust
+/// programs do that already, and C programs may not. Keeps the notifier until the process ends.
 ///
 /// # Errors
 /// Returns the system's error if a handler cannot be installed. On Windows, also returns an error if `install` was

@@ -15,7 +15,6 @@ use crate::deadline::{NEVER, TICKS_A_SECOND};
 use crate::exchange::Waits;
 use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
-use crate::exchange::log_refused;
 use crate::request::BodyUse;
 use crate::service::Service;
 use crate::worker::WorkerContext;
@@ -58,8 +57,8 @@ impl Connection {
             tracing::debug!(peer = %self.transport.peer, %error, "a request is refused");
         }
         self.recycle_exchange();
-        if self.transport.link.is_none() && self.exchange.is_none() {
-            log_refused(self.transport.peer, Some(error.status()), error.text(), worker);
+        if self.exchange.is_none() {
+            self.transport.log_refused(Some(error.status()), error.text(), worker);
         }
         self.transport.unread.clear();
         self.end_with(Abort::Malformed(error), worker, out);
@@ -177,7 +176,7 @@ impl Connection {
             Phase::Proxy | Phase::Fresh | Phase::Idle => self.finish(worker, out),
             Phase::Head => {
                 self.transport.unread.clear();
-                log_refused(self.transport.peer, Some(408), Abort::HeadTooSlow.text(), worker);
+                self.transport.log_refused(Some(408), Abort::HeadTooSlow.text(), worker);
                 self.end_with(Abort::HeadTooSlow, worker, out);
             }
             Phase::Body if self.body_is_fast_enough(worker) => self.wait_for(Phase::Body, worker),

@@ -6,7 +6,6 @@ use super::close::DRAIN_TICKS;
 use super::out::Out;
 use crate::client;
 use crate::exchange::abort::Abort;
-use crate::exchange::log_refused;
 use crate::secure::Fault;
 #[cfg(feature = "tls")]
 use crate::secure::Secure;
@@ -115,7 +114,7 @@ impl Connection {
             }
             Err(Fault::NotTls) => {
                 worker.shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
-                log_refused(self.transport.peer, Some(400), Abort::NotTls.text(), worker);
+                self.transport.log_refused(Some(400), Abort::NotTls.text(), worker);
                 // The answer is in plain text, because the peer does not speak TLS.
                 out.tls = None;
                 self.end_with(Abort::NotTls, worker, out);
@@ -128,9 +127,7 @@ impl Connection {
                     worker.shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
                 }
                 tracing::debug!(peer = %self.transport.peer, error, "a TLS connection failed");
-                if self.transport.link.is_none() {
-                    log_refused(self.transport.peer, None, &error, worker);
-                }
+                self.transport.log_refused(None, &error, worker);
                 // Requests that were decrypted before the fault are not answered, because the session can no longer
                 // encrypt the answers.
                 out.tls = None;

@@ -8,6 +8,7 @@ use super::unread::Unread;
 use super::work::Work;
 use crate::client::Link;
 use crate::context::TaskKind;
+use crate::exchange::log_refused;
 use crate::quiet;
 use crate::request::Caller;
 use crate::secure::Secure;
@@ -92,6 +93,15 @@ impl Transport {
             is_outgoing: false,
             work: Work::default(),
             link: None,
+        }
+    }
+
+    /// Writes a line in the access log for bytes of a client that were refused before they were a request; see
+    /// [`log_refused`].
+    #[cold]
+    pub(super) fn log_refused(&self, status: Option<u16>, why: &str, worker: &WorkerContext<impl Service>) {
+        if self.link.is_none() {
+            log_refused(self.peer, status, why, worker);
         }
     }
 

@@ -62,8 +62,7 @@ impl Connection {
     }
 
     /// Calls [`drive`](Self::drive), and then settles the connection. In a tunnel, or if a handler takes a request body in
-    /// parts, charges the time of `drive` as work of the connection. Over HTTP/2, `drive` itself
-    /// charges this time.
+    /// parts, charges the time of `drive` as work of the connection. Over HTTP/2, `drive` itself does.
     fn drive_timed(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         let takes_parts = |exchange: &Exchange| exchange.incoming.has_reader();
         let is_fed = self.is_tunnel() || self.exchange.as_deref().is_some_and(takes_parts);

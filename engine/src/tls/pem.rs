@@ -41,7 +41,10 @@ impl Source {
             Source::Memory(bytes) => bytes.to_vec(),
         };
         // Some editors begin a file with a byte order mark.
-        Ok(bytes.strip_prefix(b"\xef\xbb\xbf").map_or(bytes.clone(), <[u8]>::to_vec))
+        match bytes.strip_prefix(b"\xef\xbb\xbf") {
+            Some(text) => Ok(text.to_vec()),
+            None => Ok(bytes),
+        }
     }
 }
 

@@ -293,8 +293,8 @@ impl Cookies {
 
     /// Returns the value of the first cookie with that name. Browsers send the cookie with the longest path first.
     ///
-    /// Bytes that are not UTF-8 are replaced by U+FFFD. Do not trust the value, because a client can send any value, and a server on another host of the same domain can
-    /// set a cookie with this name.
+    /// Bytes that are not UTF-8 are replaced by U+FFFD. Do not trust the value, because a client can send any value, and a
+    /// server on another host of the same domain can set a cookie with this name.
     pub fn get(&self, name: &str) -> Option<Cow<'_, str>> {
         self.all(name).next()
     }

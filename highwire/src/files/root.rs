@@ -1,4 +1,4 @@
-//! The folder that a worker serves, which the site's path may lead to another folder later.
+//! The folder that a worker serves. The site's path may lead to another one later.
 
 use super::Site;
 use highwire_io::Instant;

@@ -388,8 +388,8 @@ fn connection_names(head: &Head, window: &[u8]) -> Vec<String> {
     values.map(|name| String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase()).collect()
 }
 
-/// Returns true for the fields that concern one connection (RFC 9110 section 7.6.1).
-pub(super) fn is_of_connection(name: &HeaderName) -> bool {
+/// Returns true for the header fields that concern one connection (RFC 9110 section 7.6.1). A proxy does not pass them on.
+pub fn is_of_connection(name: &HeaderName) -> bool {
     *name == header::CONNECTION
         || *name == header::TRANSFER_ENCODING
         || *name == header::CONTENT_LENGTH

@@ -44,7 +44,7 @@ mod start;
 mod upstreams;
 
 pub use self::edits::UpstreamRequest;
-pub use self::head::Forwarding;
+pub use self::head::{Forwarding, is_of_connection};
 pub use self::upstreams::{Balance, HealthCheck};
 
 use self::edits::Edits;

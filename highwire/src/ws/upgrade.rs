@@ -89,7 +89,6 @@ const VERSION: HeaderName = header::SEC_WEBSOCKET_VERSION;
 
 impl FromRequest for WebSocketUpgrade {
     fn from_request(request: &mut Request<'_>) -> Result<WebSocketUpgrade, Response> {
-        let refused = |request: &Request<'_>, status, text| refused(request.peer(), status, text);
         let is_http2 = request.version() == http::Version::HTTP_2;
         if !is_http2 && request.head.method != highwire_proto::Method::Get {
             let response = refused(request, StatusCode::METHOD_NOT_ALLOWED, "a WebSocket is opened with GET\n");
@@ -140,13 +139,13 @@ impl FromRequest for WebSocketUpgrade {
 fn accept(request: &Request<'_>) -> Result<[u8; handshake::ACCEPT_BYTES], Response> {
     only(request, "sec-websocket-key").and_then(handshake::accept).ok_or_else(|| {
         let text = "Sec-WebSocket-Key must be 16 bytes in base64, once\n";
-        refused(request.peer(), StatusCode::BAD_REQUEST, text)
+        refused(request, StatusCode::BAD_REQUEST, text)
     })
 }
 
 /// Logs that a request is refused, and returns the response.
-fn refused(peer: Peer, status: StatusCode, text: &'static str) -> Response {
-    highwire_engine::log!(Refused, info, %peer, %status, "a request to open a WebSocket is refused: {}", text.trim_ascii());
+fn refused(request: &Request<'_>, status: StatusCode, text: &'static str) -> Response {
+    highwire_engine::log!(Refused, info, peer = %request.peer(), %status, "a request to open a WebSocket is refused: {}", text.trim_ascii());
     Response::error(status, text)
 }
 

@@ -129,7 +129,8 @@ impl ReceiveWindow {
     }
 
     /// Counts used-up bytes. Returns the increment for a WINDOW_UPDATE if at least half of the window is used up, or a
-    /// [steady step](Self::with_steady_steps), else `None`. We thus send few updates, and a peer need not wait for one if its bytes are used up fast enough.
+    /// [steady step](Self::with_steady_steps), else `None`. We thus send few updates, and a peer need not wait for one if its
+    /// bytes are used up fast enough.
     pub(super) fn use_up(&mut self, bytes: u32) -> Option<u32> {
         let kept = bytes.min(self.owed);
         self.owed -= kept;

@@ -32,21 +32,19 @@ pub(super) struct Early {
 }
 
 impl Left {
-    /// Returns the place for what another thread does with a response whose handler has not returned. Also returns the
-    /// oldest if there were too many, to be dropped without the lock.
-    fn early(&mut self, handle: u64) -> (&mut Early, Option<Early>) {
-        let mut forgotten = None;
+    /// Returns the place for what another thread does with a response whose handler has not returned.
+    fn early(&mut self, handle: u64) -> &mut Early {
         if !self.early.contains_key(&handle) {
-            if self.order.len() >= MOST_EARLY {
-                forgotten = self.order.pop_front().and_then(|oldest| self.early.remove(&oldest));
+            if self.order.len() >= MOST_EARLY
+                && let Some(Early { sent: Some(mut sent), .. }) =
+                    self.order.pop_front().and_then(|oldest| self.early.remove(&oldest))
+            {
+                // The program has sent a response twice; the first one has called the callback.
+                sent.completion.is_owed = false;
             }
             self.order.push_back(handle);
         }
-        if let Some(Early { sent: Some(sent), .. }) = &mut forgotten {
-            // The program has sent a response twice; the first one has called the callback.
-            sent.completion.is_owed = false;
-        }
-        (self.early.entry(handle).or_default(), forgotten)
+        self.early.entry(handle).or_default()
     }
 
     pub(super) fn take_early(&mut self, handle: u64) -> Option<Early> {
@@ -119,19 +117,10 @@ impl Drop for Completion {
 /// Changes a response that is not that of a call of this thread.
 pub(super) fn change(handle: u64, act: impl FnOnce(&mut Making)) {
     let mut left = lock(&LEFT);
-    let forgotten = match left.making.get_mut(&handle) {
-        Some(making) => {
-            act(making);
-            None
-        }
-        None => {
-            let (early, forgotten) = left.early(handle);
-            act(&mut early.making);
-            forgotten
-        }
-    };
-    drop(left);
-    drop(forgotten);
+    match left.making.get_mut(&handle) {
+        Some(making) => act(making),
+        None => act(&mut left.early(handle).making),
+    }
 }
 
 /// Takes a response, to send it, if its handler has returned. Otherwise keeps what `own` returns until it returns. Both
@@ -141,12 +130,10 @@ pub(super) fn take(handle: u64, own: impl FnOnce(&Making) -> Owned) -> Option<Ma
     if let Some(making) = left.making.remove(&handle) {
         return Some(making);
     }
-    let (early, forgotten) = left.early(handle);
+    let early = left.early(handle);
     if early.sent.is_none() {
         early.sent = Some(own(&early.making));
     }
-    drop(left);
-    drop(forgotten);
     None
 }
 
@@ -164,10 +151,10 @@ mod tests {
         }
         let mut left = Left::default();
         for handle in 0..2 * MOST_EARLY as u64 {
-            let (early, forgotten) = left.early(handle);
             let completion = Completion { callback: Some(is_not_called), data: Data(ptr::null_mut()), is_owed: true };
-            early.sent = Some(Owned { status: None, fields: Vec::new(), body: None, completion });
-            assert_eq!(forgotten.is_some(), handle >= MOST_EARLY as u64, "{handle}");
+            left.early(handle).sent = Some(Owned { status: None, fields: Vec::new(), body: None, completion });
+            let is_forgotten = handle.checked_sub(MOST_EARLY as u64).is_some_and(|old| !left.early.contains_key(&old));
+            assert_eq!(is_forgotten, handle >= MOST_EARLY as u64, "{handle}");
         }
         assert_eq!((left.early.len(), left.order.len()), (MOST_EARLY, MOST_EARLY));
         for (_, early) in left.early.drain() {

@@ -24,7 +24,7 @@ use crate::connection::work::{self, Timing};
 use crate::deadline::TICKS_A_SECOND;
 use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
-use crate::exchange::{Waits, log_refused, most_incoming};
+use crate::exchange::{Waits, most_incoming};
 use crate::quiet;
 use crate::request::BodyUse;
 use crate::service::Service;
@@ -123,9 +123,7 @@ impl Transport {
                 Err(failure) => {
                     tracing::debug!(peer = %self.peer, code = ?failure.code, text = failure.text, "an HTTP/2 connection failed");
                     self.count_failure(http2, worker);
-                    if self.link.is_none() {
-                        log_refused(self.peer, None, failure.text, worker);
-                    }
+                    self.log_refused(None, failure.text, worker);
                     http2.fail(failure);
                     at = window.len();
                     self.unread.clear();
@@ -151,7 +149,7 @@ impl Transport {
                 }
                 Event::Refused(stream, error) => {
                     self.work.spend(work::decoded_head(fields.len(), head.fields.len()));
-                    log_refused(self.peer, Some(error.status()), error.text(), worker);
+                    self.log_refused(Some(error.status()), error.text(), worker);
                     let mut response = Abort::Malformed(error).response(worker);
                     H2 { transport: self, http2, stream, out }.respond(&mut response, worker);
                 }

@@ -44,7 +44,7 @@ pub(crate) fn install(notifier: Notifier) -> io::Result<()> {
             let mut known: libc::sigaction = std::mem::zeroed();
             let is_known = libc::sigaction(number, std::ptr::null(), &mut known) == 0;
             let is_ours = known.sa_sigaction == on_signal as *const () as usize;
-            // `nohup` and shells ignore signals for a process in the background. Here they do no harm.
+            // `nohup` and shells start a process in the background with some signals ignored, which harm no server.
             let is_none = matches!(known.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
             if !replaces && is_known && !is_none && !is_ours {
                 continue;
