@@ -35,7 +35,7 @@ static long number(highwire_request request, const char *name) {
 static void set_language(highwire_request request, void *data) {
     static const char *const KNOWN[] = {"de", "en", "fr"};
     highwire_string language;
-    highwire_response response = 0;
+    highwire_response response = {0};
     char cookie[64];
     (void)data;
     if (highwire_request_form_param(request, "language", &language) != HIGHWIRE_OK) {
@@ -143,7 +143,7 @@ static void has_room(highwire_stream stream, enum highwire_result result, void *
 
 static void numbers(highwire_request request, void *data) {
     struct body *body = (struct body *)malloc(sizeof *body);
-    highwire_response response = 0;
+    highwire_response response = {0};
     highwire_stream stream;
     (void)data;
     if (body == NULL || (body->last = number(request, "last")) < 0) {

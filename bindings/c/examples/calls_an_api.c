@@ -44,7 +44,7 @@ static int encode(char *out, size_t room, const char *text, size_t length) {
 
 static void weather(highwire_request request, void *data) {
     highwire_string city;
-    highwire_call call = 0;
+    highwire_call call = {0};
     char path[512];
     highwire_request *kept = (highwire_request *)malloc(sizeof *kept);
     (void)data;

@@ -25,12 +25,12 @@ static void part(highwire_request request, enum highwire_result result, const vo
 /* Ends the stream once. The other server then sees a whole body, or one that is cut. */
 static void end(struct transfer *transfer, int is_whole) {
     highwire_stream stream = transfer->stream;
-    transfer->stream = 0;
+    transfer->stream.id = 0;
     free(transfer->held);
     transfer->held = NULL;
-    if (stream != 0 && is_whole)
+    if (stream.id != 0 && is_whole)
         highwire_stream_end(stream);
-    else if (stream != 0)
+    else if (stream.id != 0)
         highwire_stream_abort(stream);
 }
 
@@ -44,7 +44,7 @@ static void read_on(struct transfer *transfer) {
 static void part(highwire_request request, enum highwire_result result, const void *bytes, size_t length, void *data) {
     struct transfer *transfer = (struct transfer *)data;
     (void)request;
-    if (transfer->stream == 0)
+    if (transfer->stream.id == 0)
         return; /* The call has ended. */
     if (result != HIGHWIRE_OK || length == 0) {
         end(transfer, result == HIGHWIRE_OK);

@@ -10,6 +10,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// The sections of this file:
+//   1. Results and errors
+//   2. Handles and strings
+//   3. Apps: routes and settings
+//   4. Servers: addresses, start and stop
+//   5. Requests
+//   6. Answers
+//   7. Bodies in parts
+//   8. Multipart forms
+//   9. WebSockets
+//   10. Topics: messages to many WebSockets
+//   11. Calls to other servers
+//   12. A server inside a loop of the program
+//   13. The process: log and memory
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// ---- 1. Results and errors ------------------------------------------------------------------------------------------
+
 // The result of a call. Everything but `HIGHWIRE_OK` is an error, or for `HIGHWIRE_AGAIN` and `HIGHWIRE_NOT_FOUND` a
 // state that the caller may expect. `highwire_last_error` has the details.
 typedef enum highwire_result {
@@ -45,6 +66,95 @@ typedef enum highwire_result {
     // A call to another server has failed: it could not be reached, or its response is wrong.
     HIGHWIRE_FAILED = 14,
 } highwire_result;
+
+// Returns the text of the last error of this thread, with a NUL at its end. It is valid until the next call of the library
+// on this thread fails.
+const char *highwire_last_error(void);
+
+// Returns the name of a result, such as `"HIGHWIRE_GONE"`. The text is constant.
+const char *highwire_result_name(int32_t result);
+
+// Returns the version of the library, such as `"0.1.0"`. The text is constant.
+const char *highwire_version(void);
+
+// ---- 2. Handles and strings -----------------------------------------------------------------------------------------
+
+// An app: routes and settings.
+typedef struct highwire_app {
+    // Its number; 0 is none.
+    uint64_t id;
+} highwire_app;
+
+// A request: a number that is never used again.
+typedef struct highwire_request {
+    // Its number; 0 is none.
+    uint64_t id;
+} highwire_request;
+
+// A client: settings, and connections that its calls share.
+typedef struct highwire_client {
+    // Its number; 0 is none.
+    uint64_t id;
+} highwire_client;
+
+// A request to another server, until its result is there.
+typedef struct highwire_call {
+    // Its number; 0 is none.
+    uint64_t id;
+} highwire_call;
+
+// A body that is being written.
+typedef struct highwire_stream {
+    // Its number; 0 is none.
+    uint64_t id;
+} highwire_stream;
+
+// The response of another server.
+typedef struct highwire_reply {
+    // Its number; 0 is none.
+    uint64_t id;
+} highwire_reply;
+
+// A server.
+typedef struct highwire_server {
+    // Its number; 0 is none.
+    uint64_t id;
+} highwire_server;
+
+// A server inside a loop of the program. It belongs to the thread that made it.
+typedef struct highwire_loop {
+    // Its number; 0 is none.
+    uint64_t id;
+} highwire_loop;
+
+// Bytes that the library owns. They do not end with a NUL, and decoded ones may contain one. Print them with `%.*s` and
+// `(int)string.length`, if `data` is not NULL.
+typedef struct highwire_string {
+    // The first byte, or NULL if there is nothing.
+    const char *data;
+    // The number of bytes.
+    size_t length;
+} highwire_string;
+
+// A response that is being made.
+typedef struct highwire_response {
+    // Its number; 0 is none.
+    uint64_t id;
+} highwire_response;
+
+// A set of topics.
+typedef struct highwire_topics {
+    // Its number; 0 is none.
+    uint64_t id;
+} highwire_topics;
+
+// A WebSocket: a number that is never used again.
+typedef struct highwire_websocket {
+    // Its number; 0 is none.
+    uint64_t id;
+} highwire_websocket;
+
+// ---- 3. Apps: routes and settings -----------------------------------------------------------------------------------
 
 // How a route takes the body of a request.
 typedef enum highwire_body_use {
@@ -118,6 +228,277 @@ typedef enum highwire_option {
     HIGHWIRE_SHARE_PORT = 29,
 } highwire_option;
 
+// Handles a request. `data` is what was given with the route. The handler answers with `highwire_respond` or another
+// function, or it returns and answers later on the same thread, or it calls `highwire_request_defer` and answers later from
+// any thread.
+typedef void (*highwire_handler)(struct highwire_request request, void *data);
+
+// Makes an app without routes.
+enum highwire_result highwire_app_new(struct highwire_app *out);
+
+// Frees an app for which no server was made.
+enum highwire_result highwire_app_free(struct highwire_app app);
+
+// Adds a route: a method, or `*` for all methods, and a path such as `/users/{id}` or `/files/{*rest}`. `body` is a
+// `highwire_body_use`. The handler may be called on every worker's thread at the same time, and `data` must be valid until the
+// server has ended. GET also answers HEAD.
+enum highwire_result highwire_app_route(struct highwire_app app,
+                                        const char *method,
+                                        const char *path,
+                                        int32_t body,
+                                        highwire_handler handler,
+                                        void *data);
+
+// Sets the handler of requests for which there is no route. Without it they get 404.
+enum highwire_result highwire_app_fallback(struct highwire_app app, int32_t body, highwire_handler handler, void *data);
+
+// Changes a setting: see `highwire_option`. Contradictions are reported by `highwire_server_new`.
+enum highwire_result highwire_app_set(struct highwire_app app, int32_t option, uint64_t value);
+
+// Sets the value of the `Server` field; NULL means no such field.
+enum highwire_result highwire_app_server_name(struct highwire_app app, const char *name);
+
+// Serves the files of a folder below a path: with conditional requests, ranges, precompressed files and `index.html`. With
+// `lists`, folders without an `index.html` show a listing.
+enum highwire_result highwire_app_files(struct highwire_app app,
+                                        const char *prefix,
+                                        const char *folder,
+                                        int32_t lists);
+
+// ---- 4. Servers: addresses, start and stop --------------------------------------------------------------------------
+
+// The counts of a server since its start.
+typedef struct highwire_stats {
+    // The number of connections that are open.
+    uint64_t connections;
+    // The number of connections that were accepted.
+    uint64_t accepted;
+    // The number of connections that were refused, because there were too many.
+    uint64_t refused;
+    // The number of requests and connections that a deadline has cut.
+    uint64_t cut;
+    // The number of requests.
+    uint64_t requests;
+    // The number of those requests that came over HTTP/2.
+    uint64_t streams;
+    // The number of TLS handshakes that were completed.
+    uint64_t handshakes;
+    // The number of TLS handshakes that failed.
+    uint64_t handshakes_failed;
+} highwire_stats;
+
+// Makes a server of an app, whose handle is invalid from now on, also if the call fails.
+enum highwire_result highwire_server_new(struct highwire_app app, struct highwire_server *out);
+
+// Listens on an address: `127.0.0.1:8080`, `[::1]:8080`, `:8080` for all addresses, port 0 for any free port,
+// `unix:/path`, `fd:3` for an inherited listening socket. A server may have several. If the call fails, free the server.
+enum highwire_result highwire_server_listen(struct highwire_server server,
+                                            const char *address);
+
+// Listens on an address with TLS. The files are in the format PEM, and are read again when they change. Without files, both
+// NULL, the server makes a certificate for `localhost` that no client trusts.
+enum highwire_result highwire_server_listen_tls(struct highwire_server server,
+                                                const char *address,
+                                                const char *certificate_file,
+                                                const char *key_file);
+
+// Returns the address with this index, from 0 on, with the port that was chosen, or NULL. The text is valid until the server
+// is freed or gets another address.
+const char *highwire_server_address(struct highwire_server server,
+                                    size_t index);
+
+// Starts the server in threads of its own, and returns. It installs no signal handlers.
+enum highwire_result highwire_server_start(struct highwire_server server);
+
+// Runs the server until SIGINT or SIGTERM, for which it installs handlers, or until `highwire_server_shutdown`. The first signal
+// begins a graceful shutdown, the second cuts all connections. The handlers stay installed after the end.
+enum highwire_result highwire_server_run(struct highwire_server server);
+
+// Runs the server until `highwire_server_shutdown`, which another thread or a handler calls. Installs no signal handlers.
+enum highwire_result highwire_server_serve(struct highwire_server server);
+
+// Begins a graceful shutdown: no new connections, and the end after the requests in progress. Any thread may call it, a
+// handler too. It is no function for signal handlers.
+enum highwire_result highwire_server_shutdown(struct highwire_server server);
+
+// Cuts all connections.
+enum highwire_result highwire_server_abort(struct highwire_server server);
+
+// Waits until a server has ended that `highwire_server_start` has started. Not for handlers: their own worker would wait for
+// itself.
+enum highwire_result highwire_server_join(struct highwire_server server);
+
+// Gives the counts of a running server.
+enum highwire_result highwire_server_stats(struct highwire_server server, struct highwire_stats *out);
+
+// Frees a server. A server that runs is cut first, and its end is awaited, so a handler cannot free it.
+enum highwire_result highwire_server_free(struct highwire_server server);
+
+// ---- 5. Requests ----------------------------------------------------------------------------------------------------
+
+// Gives the method, such as `GET`. Strings are valid until the request's handler returns; those that are given
+// after `highwire_request_defer`, or after the handler has returned, are valid until the request is answered.
+enum highwire_result highwire_request_method(struct highwire_request request, struct highwire_string *out);
+
+// Gives the whole target as it was sent.
+enum highwire_result highwire_request_target(struct highwire_request request, struct highwire_string *out);
+
+// Gives the path as it was sent, without the query. It may be percent-encoded.
+enum highwire_result highwire_request_path(struct highwire_request request, struct highwire_string *out);
+
+// Gives the query as it was sent, without the question mark, or `HIGHWIRE_NOT_FOUND`.
+enum highwire_result highwire_request_query(struct highwire_request request, struct highwire_string *out);
+
+// Gives the host that the request is for, such as `example.com:8080`. It is empty if the request names none.
+enum highwire_result highwire_request_authority(struct highwire_request request, struct highwire_string *out);
+
+// Gives the value of the first header field of that name, or `HIGHWIRE_NOT_FOUND`. The case of the name does not matter.
+enum highwire_result highwire_request_header(struct highwire_request request,
+                                             const char *name,
+                                             struct highwire_string *out);
+
+// Gives the name, as it was sent, and the value of the header field with this index, from 0 on, or `HIGHWIRE_NOT_FOUND`
+// behind the last one. Fields have the order in which they were sent.
+enum highwire_result highwire_request_header_at(struct highwire_request request,
+                                                size_t index,
+                                                struct highwire_string *name,
+                                                struct highwire_string *value);
+
+// Gives the decoded value of a parameter of the route's path, such as `id` of `/users/{id}`, or `HIGHWIRE_NOT_FOUND`.
+enum highwire_result highwire_request_param(struct highwire_request request,
+                                            const char *name,
+                                            struct highwire_string *out);
+
+// Gives the decoded value of the first parameter of that name in the query, or `HIGHWIRE_NOT_FOUND`, also if the
+// value is not UTF-8. A name without a value has an empty one.
+enum highwire_result highwire_request_query_param(struct highwire_request request,
+                                                  const char *name,
+                                                  struct highwire_string *out);
+
+// Gives the decoded value of the first field of that name in a body of `application/x-www-form-urlencoded`, or
+// `HIGHWIRE_NOT_FOUND`. Returns `HIGHWIRE_WRONG_STATE` if the route does not take the body whole.
+enum highwire_result highwire_request_form_param(struct highwire_request request,
+                                                 const char *name,
+                                                 struct highwire_string *out);
+
+// Gives the value of a cookie, without the quotes around it, or `HIGHWIRE_NOT_FOUND`.
+enum highwire_result highwire_request_cookie(struct highwire_request request,
+                                             const char *name,
+                                             struct highwire_string *out);
+
+// Gives the body of a request. It is empty if there is none. Returns `HIGHWIRE_WRONG_STATE` if the route does not take it whole.
+enum highwire_result highwire_request_body(struct highwire_request request,
+                                           struct highwire_string *out);
+
+// Gives the address of the peer, such as `192.0.2.1:5000`, or `unix` for a unix socket. The peer is the client or a proxy.
+enum highwire_result highwire_request_peer(struct highwire_request request,
+                                           struct highwire_string *out);
+
+// Gives the version of HTTP: 10, 11 or 20.
+enum highwire_result highwire_request_version(struct highwire_request request, uint32_t *out);
+
+// Gives 1 if the request arrived under TLS, and 0 otherwise.
+enum highwire_result highwire_request_is_secure(struct highwire_request request, int32_t *out);
+
+// Makes the request one that may be answered from any thread, later. Call it in the handler before another thread gets the
+// handle. Strings of the request that were given before are valid only until the handler returns; those that are given
+// after this are valid until the request is answered.
+//
+// The program must answer each deferred request, even if its client is gone, because the answer frees it.
+enum highwire_result highwire_request_defer(struct highwire_request request);
+
+// Returns `HIGHWIRE_OK` if the client still waits for the answer, `HIGHWIRE_GONE` if it is gone or a deadline has passed.
+enum highwire_result highwire_request_is_wanted(struct highwire_request request);
+
+// ---- 6. Answers -----------------------------------------------------------------------------------------------------
+
+// Answers a request: with this status, media type and body. `content_type` may be NULL. The bytes are copied.
+enum highwire_result highwire_respond(struct highwire_request request,
+                                      uint32_t status,
+                                      const char *content_type,
+                                      const void *body,
+                                      size_t length);
+
+// Makes a response with this status, 200 to 999. Give it to a request with `highwire_respond_with`, or free it with
+// `highwire_response_free`.
+enum highwire_result highwire_response_new(uint32_t status, struct highwire_response *out);
+
+// Changes the status.
+enum highwire_result highwire_response_status(struct highwire_response response, uint32_t status);
+
+// Adds a header field. `Connection: close` ends the connection after the response. The library writes `Content-Length`,
+// `Transfer-Encoding` and `Connection` itself, and leaves such a field out; a `Date` replaces the library's.
+enum highwire_result highwire_response_header(struct highwire_response response, const char *name, const char *value);
+
+// Adds a trailer field, which follows a body that is sent in parts.
+enum highwire_result highwire_response_trailer(struct highwire_response response, const char *name, const char *value);
+
+// Sets the body. The bytes are copied.
+enum highwire_result highwire_response_body(struct highwire_response response, const void *body, size_t length);
+
+// Answers a request with a response, which is freed, also if the call fails.
+enum highwire_result highwire_respond_with(struct highwire_request request, struct highwire_response response);
+
+// Frees a response that was not given to a request.
+enum highwire_result highwire_response_free(struct highwire_response response);
+
+// ---- 7. Bodies in parts ---------------------------------------------------------------------------------------------
+
+// Is called on the thread of the worker, or of the call, when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
+// `HIGHWIRE_GONE` when the peer has disconnected or the call has ended. A call that is never sent does not call it, and it is not called
+// after the program has ended the stream. If another thread
+// ends the stream, the callback may still be running, so do not free `data` before it has returned; ending the stream in the
+// callback avoids that.
+typedef void (*highwire_stream_callback)(struct highwire_stream stream, enum highwire_result result, void *data);
+
+// Gets a part of a request's body, which is valid until the callback returns. After the last part `length` is 0. If the body
+// does not come whole, `result` is `HIGHWIRE_GONE`, and `highwire_last_error` has the reason.
+typedef void (*highwire_part_callback)(struct highwire_request request,
+                                       enum highwire_result result,
+                                       const void *part,
+                                       size_t length,
+                                       void *data);
+
+// Asks for the next part of a request's body, whose route takes it in parts. The callback is called once, later, on the
+// worker's thread. Ask again for the next part, in the callback or later; until then the client must wait once a buffer
+// is full.
+//
+// The request is deferred, so it must be answered later.
+enum highwire_result highwire_request_read(struct highwire_request request,
+                                           highwire_part_callback callback,
+                                           void *data);
+
+// Answers a request with a response whose body follows in parts, by `highwire_stream_write`. The response is freed, also
+// if the call fails. `length` is the length of the body, or -1 if it is not known. `callback` may be NULL.
+//
+// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the client is gone.
+enum highwire_result highwire_respond_stream(struct highwire_request request,
+                                             struct highwire_response response,
+                                             int64_t length,
+                                             highwire_stream_callback callback,
+                                             void *data,
+                                             struct highwire_stream *out);
+
+// Sends a part of the body. The bytes are copied. Any thread may do that, but not two at the same time: the order would be
+// undefined.
+//
+// Returns `HIGHWIRE_AGAIN`, and takes nothing, if the part does not fit into the 256 KiB that may wait for the peer; the callback is
+// called when there is room, maybe before this call has returned. A part of any length fits if nothing waits. Returns
+// `HIGHWIRE_GONE` if the peer is gone, or the call has ended.
+enum highwire_result highwire_stream_write(struct highwire_stream stream,
+                                           const void *part,
+                                           size_t length);
+
+// Ends the body. The handle is invalid from now on.
+enum highwire_result highwire_stream_end(struct highwire_stream stream);
+
+// Cuts the body short: the client of a response sees that it is incomplete, and a call fails. The handle is invalid from now on.
+enum highwire_result highwire_stream_abort(struct highwire_stream stream);
+
+// ---- 8. Multipart forms ---------------------------------------------------------------------------------------------
+
+// ---- 9. WebSockets --------------------------------------------------------------------------------------------------
+
 // The events that a WebSocket's callback gets, and the kinds of messages.
 typedef enum highwire_websocket_event {
     // The connection is open. No other event comes before, but `HIGHWIRE_WEBSOCKET_END` may be the only one.
@@ -137,6 +518,91 @@ typedef enum highwire_websocket_event {
     // is the last call, and the handle is invalid after it.
     HIGHWIRE_WEBSOCKET_END = 17,
 } highwire_websocket_event;
+
+// The settings of a WebSocket. A value of 0 or NULL is the default.
+typedef struct highwire_websocket_settings {
+    // The subprotocols that the program speaks, in its order of preference, with commas between them.
+    const char *protocols;
+    // The origins of pages that may open the connection, with commas between them, such as `https://app.example`, or `*` for
+    // all. By default, only pages of the request's own host may.
+    const char *origins;
+    // The most bytes of a received message; 1 MiB by default. A longer one ends the connection.
+    uint64_t message_bytes;
+    // The time in milliseconds after which a silent peer gets a Ping frame; 30,000 by default.
+    uint64_t ping_ms;
+    // 1 compresses messages if the peer can.
+    int32_t compress;
+} highwire_websocket_settings;
+
+// Is called on the thread of the connection's worker: see `highwire_websocket_event`. `code` is 0 but for
+// `HIGHWIRE_WEBSOCKET_END`. The bytes are valid until the callback returns.
+typedef void (*highwire_websocket_callback)(struct highwire_websocket socket,
+                                            int32_t event,
+                                            uint32_t code,
+                                            const void *bytes,
+                                            size_t length,
+                                            void *data);
+
+// Answers a request with a WebSocket, over HTTP/1 and HTTP/2. The route's method is GET, and the call must be in its handler.
+// `settings` and `out` may be NULL. The handle is also given to each call of `callback`, the first one after the handler has returned.
+//
+// If the request opens no WebSocket, or comes from a page of a foreign origin, the library answers it with an error, and returns
+// `HIGHWIRE_INVALID_ARGUMENT`. After any other error the request is still to be answered, and the callback is never called. To look
+// something up first, open the connection and close it with a code of your own, such as 4401. After `HIGHWIRE_OK`, the callback is called with `HIGHWIRE_WEBSOCKET_END` once, in any case.
+enum highwire_result highwire_respond_websocket(struct highwire_request request,
+                                                const struct highwire_websocket_settings *settings,
+                                                highwire_websocket_callback callback,
+                                                void *data,
+                                                struct highwire_websocket *out);
+
+// Sends a message, whose kind is `HIGHWIRE_WEBSOCKET_TEXT`, `_BINARY`, `_PING` or `_PONG`. Any thread may do that. The bytes are
+// copied.
+//
+// Returns `HIGHWIRE_AGAIN` if 256 KiB wait for the peer already; the callback gets `HIGHWIRE_WEBSOCKET_ROOM` when there is room, on
+// another thread maybe before this call has returned. What waits is not part of `HIGHWIRE_MEMORY`.
+enum highwire_result highwire_websocket_send(struct highwire_websocket socket,
+                                             int32_t kind,
+                                             const void *bytes,
+                                             size_t length);
+
+// Closes a connection behind the messages that were sent: `code` is 1000 for a normal end, or another code of RFC 6455 section
+// 7.4; `reason` has at most 123 bytes, or is NULL. The peer's messages still arrive until it has closed, too.
+enum highwire_result highwire_websocket_close(struct highwire_websocket socket,
+                                              uint32_t code,
+                                              const char *reason);
+
+// ---- 10. Topics: messages to many WebSockets ------------------------------------------------------------------------
+
+// Makes a set of topics. Each topic keeps its last `history` messages for late subscribers; 0 keeps none. They are in memory, at
+// most 4 MiB of each topic.
+enum highwire_result highwire_topics_new(size_t history,
+                                         struct highwire_topics *out);
+
+// Frees the handle of a set of topics. WebSockets that have subscribed keep their subscriptions.
+enum highwire_result highwire_topics_free(struct highwire_topics topics);
+
+// Publishes a message, whose kind is `HIGHWIRE_WEBSOCKET_TEXT` or `HIGHWIRE_WEBSOCKET_BINARY`, to a topic such as `chat/lobby`. Any
+// thread may do that. The bytes are copied, once for all subscribers.
+enum highwire_result highwire_topics_publish(struct highwire_topics topics,
+                                             const char *topic,
+                                             int32_t kind,
+                                             const void *bytes,
+                                             size_t length);
+
+// Sends the messages of a filter's topics to a WebSocket until it ends: `chat/lobby` for one topic, `chat/+` and `chat/#` for all
+// topics one level or any levels below. The first messages are up to `last` of the topic's history. Only the thread of the
+// socket's worker may do that, so do it in a handler or a callback.
+enum highwire_result highwire_websocket_subscribe(struct highwire_websocket socket,
+                                                  struct highwire_topics topics,
+                                                  const char *filter,
+                                                  size_t last);
+
+// Ends a subscription. Returns `HIGHWIRE_NOT_FOUND` if there is none to this filter.
+enum highwire_result highwire_websocket_unsubscribe(struct highwire_websocket socket,
+                                                    struct highwire_topics topics,
+                                                    const char *filter);
+
+// ---- 11. Calls to other servers -------------------------------------------------------------------------------------
 
 // A setting of a client that is a number. Times are in milliseconds. The value 0 changes nothing, except for
 // `HIGHWIRE_CLIENT_REDIRECTS` and `HIGHWIRE_CLIENT_RETRIES`.
@@ -173,6 +639,167 @@ typedef enum highwire_client_text {
     HIGHWIRE_CLIENT_ROOT_FILE = 5,
 } highwire_client_text;
 
+// Gets a part of a response's body, which is valid until the callback returns. The server waits meanwhile. Returns 0 to go on;
+// another value ends the call with `HIGHWIRE_GONE`.
+typedef int32_t (*highwire_reply_part_callback)(const void *part, size_t length, void *data);
+
+// Gets the result of a call. The id of `reply` is 0 unless `result` is `HIGHWIRE_OK`; free it with `highwire_reply_free`. Otherwise
+// `highwire_last_error` has the reason.
+typedef void (*highwire_reply_callback)(enum highwire_result result, struct highwire_reply reply, void *data);
+
+// Begins a call: a method such as `GET`, and a URL, which for `highwire_call_websocket` may begin with `ws:` or `wss:`. With
+// `HIGHWIRE_CLIENT_BASE_URL` it may be relative to that, but a full URL, or one that begins with `//`, still names another host: encode
+// what a user has typed.
+enum highwire_result highwire_call_new(struct highwire_client client,
+                                       const char *method,
+                                       const char *url,
+                                       struct highwire_call *out);
+
+// Adds a header field. The library writes `Host` and the fields that frame the message itself.
+enum highwire_result highwire_call_header(struct highwire_call call, const char *name, const char *value);
+
+// Sets the body. The bytes are copied.
+enum highwire_result highwire_call_body(struct highwire_call call, const void *body, size_t length);
+
+// Makes the body of a call one that follows in parts, by `highwire_stream_write`, before the call is sent or after. `length` is the
+// length of the body, or -1 if it is not known. `callback` may be NULL; it is called on the thread on which the call runs: see
+// `highwire_call_send`.
+//
+// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the call has ended, or if it is
+// never sent. At the end of the call, the callbacks of the stream (with `HIGHWIRE_GONE`) and of the call come in either order; if they
+// share `data`, end the stream in the callback of the call, and then free it.
+//
+// Once a server was given a part, the call is not made again after a lost connection; a redirect to be followed with the body is the
+// reply. HTTP/1.0 needs a length.
+enum highwire_result highwire_call_stream(struct highwire_call call,
+                                          int64_t length,
+                                          highwire_stream_callback callback,
+                                          void *data,
+                                          struct highwire_stream *out);
+
+// Sets the time for this call in milliseconds, in place of the client's. 0 leaves it as it is.
+enum highwire_result highwire_call_timeout(struct highwire_call call, uint64_t milliseconds);
+
+// Gives the response's body to a callback part by part, so that it may have any length; only a compressed one still has at most
+// `HIGHWIRE_CLIENT_BODY_BYTES`, decoded. The reply then has an empty one. The callback runs on the thread on which the call runs: see
+// `highwire_call_send`. If the program cannot take parts as fast as they come, see `highwire_call_pause`.
+enum highwire_result highwire_call_on_part(struct highwire_call call,
+                                           highwire_reply_part_callback callback,
+                                           void *data);
+
+// Frees a call that was not sent.
+enum highwire_result highwire_call_free(struct highwire_call call);
+
+// Ends a call that was sent, on any thread. Its receiver still gets a result, later: `HIGHWIRE_GONE`, or the result of a call that
+// has ended meanwhile. The library gives the program no further part of the response; if this is another thread than the call's, the
+// callback for a part may still be running.
+enum highwire_result highwire_call_cancel(struct highwire_call call);
+
+// Stops the parts of the response's body, on any thread: after the one that is given now, `highwire_call_on_part`'s callback gets no
+// further one until `highwire_call_resume`, and the server must wait once a buffer is full. The time for the call goes on. If no part
+// follows, the result comes in spite of the pause; so does that of a call without such a callback.
+enum highwire_result highwire_call_pause(struct highwire_call call);
+
+// Goes on with a call after `highwire_call_pause`, on any thread.
+enum highwire_result highwire_call_resume(struct highwire_call call);
+
+// Sends a call. The callback is called once, later; the call's handle is invalid then. In a handler or a callback on a worker's
+// thread, the call runs on that worker, and the callback is called on its thread; elsewhere, on a thread of the client, maybe before
+// this call has returned. If this call fails, the callback is not called; the call is then freed, except after
+// `HIGHWIRE_NULL`, or if it was sent already.
+enum highwire_result highwire_call_send(struct highwire_call call,
+                                        highwire_reply_callback callback,
+                                        void *data);
+
+// Sends a call, and waits for the reply. The handle is then invalid. In a handler or a callback it returns `HIGHWIRE_WRONG_THREAD`, and
+// does not send the call.
+//
+// If the call has a stream, another thread must write and end it meanwhile, unless its parts wait already.
+enum highwire_result highwire_call_wait(struct highwire_call call,
+                                        struct highwire_reply *out);
+
+// Makes a client with the default settings. Set others before its first call.
+enum highwire_result highwire_client_new(struct highwire_client *out);
+
+// Frees a client. Calls that were sent go on, and their callbacks are still called.
+enum highwire_result highwire_client_free(struct highwire_client client);
+
+// Changes a setting of a client: see `highwire_client_option`.
+enum highwire_result highwire_client_set(struct highwire_client client, int32_t option, uint64_t value);
+
+// Changes a setting of a client that is a text: see `highwire_client_text`.
+enum highwire_result highwire_client_set_text(struct highwire_client client, int32_t option, const char *value);
+
+// Gives the status of a reply.
+enum highwire_result highwire_reply_status(struct highwire_reply reply, uint32_t *out);
+
+// Gives the version of HTTP of a reply: 10, 11 or 20.
+enum highwire_result highwire_reply_version(struct highwire_reply reply, uint32_t *out);
+
+// Gives the value of the first header field of that name, or `HIGHWIRE_NOT_FOUND`. The case of the name does not matter. Strings of
+// a reply are valid until it is freed.
+enum highwire_result highwire_reply_header(struct highwire_reply reply,
+                                           const char *name,
+                                           struct highwire_string *out);
+
+// Gives the name, in lower case, and the value of the header field with this index, from 0 on, or `HIGHWIRE_NOT_FOUND` behind the last
+// one.
+enum highwire_result highwire_reply_header_at(struct highwire_reply reply,
+                                              size_t index,
+                                              struct highwire_string *name,
+                                              struct highwire_string *value);
+
+// Gives the body of a reply.
+enum highwire_result highwire_reply_body(struct highwire_reply reply, struct highwire_string *out);
+
+// Frees a reply.
+enum highwire_result highwire_reply_free(struct highwire_reply reply);
+
+// Opens a WebSocket to another server by a call, in place of sending it. The call's method is GET. Its URL begins with `ws:`, `wss:`,
+// `http:` or `https:`, or is relative to the client's. Its header fields are part of the handshake, except `Host`, `Upgrade` and
+// `Sec-WebSocket-…`. Its timeout, 30 seconds by default, is that of the handshake. The call's handle is invalid from now on, unless
+// `callback` is NULL. `settings` and `out` may be NULL. `origins` means nothing here: add a field `Origin` if the server wants one.
+//
+// After `HIGHWIRE_OK`, the callback gets `HIGHWIRE_WEBSOCKET_OPEN`, or, if the WebSocket cannot be opened, only
+// `HIGHWIRE_WEBSOCKET_END` with the code 1006 and the reason as text. `highwire_websocket_close` before that does not end the attempt:
+// it closes the connection when it is open. The callback is called on the thread on which a call runs: see
+// `highwire_call_send`; on another thread maybe before this function has returned. The thread of a client that was freed goes on until
+// its WebSockets are closed.
+enum highwire_result highwire_call_websocket(struct highwire_call call,
+                                             const struct highwire_websocket_settings *settings,
+                                             highwire_websocket_callback callback,
+                                             void *data,
+                                             struct highwire_websocket *out);
+
+// ---- 12. A server inside a loop of the program ----------------------------------------------------------------------
+
+// Runs the server inside a loop of this thread, with one worker. `engine` is 0 for io_uring or else epoll, 1 for io_uring, 2
+// for epoll. The server's handle then only gives its addresses and frees it.
+// `HIGHWIRE_WORKERS` and `HIGHWIRE_ENGINE` do not count. Free the loop before the server.
+//
+// Wait until `highwire_loop_descriptor` is readable, without a timeout, and then call `highwire_loop_turn`. Call that once before the
+// first wait, too.
+enum highwire_result highwire_loop_new(struct highwire_server server,
+                                       int32_t engine,
+                                       struct highwire_loop *out);
+
+// Gives the descriptor that is readable when a turn would do something. It belongs to the loop.
+enum highwire_result highwire_loop_descriptor(struct highwire_loop handle, int32_t *out);
+
+// Does what there is to do, without waiting. Gives 1 if the server has ended after a shutdown, and 0 otherwise.
+enum highwire_result highwire_loop_turn(struct highwire_loop handle, int32_t *has_ended);
+
+// Begins a graceful shutdown. Go on with turns until one says that the server has ended.
+enum highwire_result highwire_loop_shutdown(struct highwire_loop handle);
+
+// Gives the counts of the server.
+enum highwire_result highwire_loop_stats(struct highwire_loop handle, struct highwire_stats *out);
+
+// Frees a loop, and cuts its connections.
+enum highwire_result highwire_loop_free(struct highwire_loop handle);
+
+// ---- 13. The process: log and memory --------------------------------------------------------------------------------
+
 // Functions that allocate memory. Any thread may call them, at the same time. Alignments are powers of two. On failure they
 // return NULL; the library may then abort the process. They must not call the library.
 typedef struct highwire_allocator {
@@ -186,272 +813,14 @@ typedef struct highwire_allocator {
     void *data;
 } highwire_allocator;
 
-// An app: routes and settings.
-typedef uint64_t highwire_app;
-
-// A request: a number that is never used again.
-typedef uint64_t highwire_request;
-
-// Handles a request. `data` is what was given with the route. The handler answers with `highwire_respond` or another
-// function, or it returns and answers later on the same thread, or it calls `highwire_request_defer` and answers later from
-// any thread.
-typedef void (*highwire_handler)(highwire_request request, void *data);
-
-// A client: settings, and connections that its calls share.
-typedef uint64_t highwire_client;
-
-// A request to another server, until its result is there.
-typedef uint64_t highwire_call;
-
-// A body that is being written.
-typedef uint64_t highwire_stream;
-
-// Is called on the thread of the worker, or of the call, when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
-// `HIGHWIRE_GONE` when the peer has disconnected or the call has ended. A call that is never sent does not call it, and it is not called
-// after the program has ended the stream. If another thread
-// ends the stream, the callback may still be running, so do not free `data` before it has returned; ending the stream in the
-// callback avoids that.
-typedef void (*highwire_stream_callback)(highwire_stream stream, enum highwire_result result, void *data);
-
-// Gets a part of a response's body, which is valid until the callback returns. The server waits meanwhile. Returns 0 to go on;
-// another value ends the call with `HIGHWIRE_GONE`.
-typedef int32_t (*highwire_reply_part_callback)(const void *part, size_t length, void *data);
-
-// The response of another server.
-typedef uint64_t highwire_reply;
-
-// Gets the result of a call. `reply` is 0 unless `result` is `HIGHWIRE_OK`; free it with `highwire_reply_free`. Otherwise
-// `highwire_last_error` has the reason.
-typedef void (*highwire_reply_callback)(enum highwire_result result, highwire_reply reply, void *data);
-
-// A server.
-typedef uint64_t highwire_server;
-
-// A server inside a loop of the program. It belongs to the thread that made it.
-typedef uint64_t highwire_loop;
-
-// The counts of a server since its start.
-typedef struct highwire_stats {
-    // The number of connections that are open.
-    uint64_t connections;
-    // The number of connections that were accepted.
-    uint64_t accepted;
-    // The number of connections that were refused, because there were too many.
-    uint64_t refused;
-    // The number of requests and connections that a deadline has cut.
-    uint64_t cut;
-    // The number of requests.
-    uint64_t requests;
-    // The number of those requests that came over HTTP/2.
-    uint64_t streams;
-    // The number of TLS handshakes that were completed.
-    uint64_t handshakes;
-    // The number of TLS handshakes that failed.
-    uint64_t handshakes_failed;
-} highwire_stats;
-
 // Gets a line of the log, without a line end. `level` is 1 for errors, 2 for warnings, 3 for information. The text is valid
 // until the callback returns. It is called on any thread, also on several at the same time, and must not block.
 typedef void (*highwire_log_callback)(int32_t level, const char *line, void *data);
-
-// Gets a part of a request's body, which is valid until the callback returns. After the last part `length` is 0. If the body
-// does not come whole, `result` is `HIGHWIRE_GONE`, and `highwire_last_error` has the reason.
-typedef void (*highwire_part_callback)(highwire_request request,
-                                       enum highwire_result result,
-                                       const void *part,
-                                       size_t length,
-                                       void *data);
-
-// Bytes that the library owns. They do not end with a NUL, and decoded ones may contain one. Print them with `%.*s` and
-// `(int)string.length`, if `data` is not NULL.
-typedef struct highwire_string {
-    // The first byte, or NULL if there is nothing.
-    const char *data;
-    // The number of bytes.
-    size_t length;
-} highwire_string;
-
-// A response that is being made.
-typedef uint64_t highwire_response;
-
-// A set of topics.
-typedef uint64_t highwire_topics;
-
-// A WebSocket: a number that is never used again.
-typedef uint64_t highwire_websocket;
-
-// The settings of a WebSocket. A value of 0 or NULL is the default.
-typedef struct highwire_websocket_settings {
-    // The subprotocols that the program speaks, in its order of preference, with commas between them.
-    const char *protocols;
-    // The origins of pages that may open the connection, with commas between them, such as `https://app.example`, or `*` for
-    // all. By default, only pages of the request's own host may.
-    const char *origins;
-    // The most bytes of a received message; 1 MiB by default. A longer one ends the connection.
-    uint64_t message_bytes;
-    // The time in milliseconds after which a silent peer gets a Ping frame; 30,000 by default.
-    uint64_t ping_ms;
-    // 1 compresses messages if the peer can.
-    int32_t compress;
-} highwire_websocket_settings;
-
-// Is called on the thread of the connection's worker: see `highwire_websocket_event`. `code` is 0 but for
-// `HIGHWIRE_WEBSOCKET_END`. The bytes are valid until the callback returns.
-typedef void (*highwire_websocket_callback)(highwire_websocket socket,
-                                            int32_t event,
-                                            uint32_t code,
-                                            const void *bytes,
-                                            size_t length,
-                                            void *data);
-
-#ifdef __cplusplus
-extern "C" {
-#endif // __cplusplus
 
 // Makes the library allocate its memory by functions of the program. Call it before any other function of the library, and while
 // no other thread calls one; later it returns `HIGHWIRE_WRONG_STATE`. The structure is copied. Memory of other libraries that the library
 // uses, such as the kernel's for io_uring and that of C code for TLS and compression, stays with the system.
 enum highwire_result highwire_set_allocator(const struct highwire_allocator *allocator);
-
-// Makes an app without routes.
-enum highwire_result highwire_app_new(highwire_app *out);
-
-// Frees an app for which no server was made.
-enum highwire_result highwire_app_free(highwire_app app);
-
-// Adds a route: a method, or `*` for all methods, and a path such as `/users/{id}` or `/files/{*rest}`. `body` is a
-// `highwire_body_use`. The handler may be called on every worker's thread at the same time, and `data` must be valid until the
-// server has ended. GET also answers HEAD.
-enum highwire_result highwire_app_route(highwire_app app,
-                                        const char *method,
-                                        const char *path,
-                                        int32_t body,
-                                        highwire_handler handler,
-                                        void *data);
-
-// Sets the handler of requests for which there is no route. Without it they get 404.
-enum highwire_result highwire_app_fallback(highwire_app app, int32_t body, highwire_handler handler, void *data);
-
-// Changes a setting: see `highwire_option`. Contradictions are reported by `highwire_server_new`.
-enum highwire_result highwire_app_set(highwire_app app, int32_t option, uint64_t value);
-
-// Sets the value of the `Server` field; NULL means no such field.
-enum highwire_result highwire_app_server_name(highwire_app app, const char *name);
-
-// Begins a call: a method such as `GET`, and a URL, which for `highwire_call_websocket` may begin with `ws:` or `wss:`. With
-// `HIGHWIRE_CLIENT_BASE_URL` it may be relative to that, but a full URL, or one that begins with `//`, still names another host: encode
-// what a user has typed.
-enum highwire_result highwire_call_new(highwire_client client,
-                                       const char *method,
-                                       const char *url,
-                                       highwire_call *out);
-
-// Adds a header field. The library writes `Host` and the fields that frame the message itself.
-enum highwire_result highwire_call_header(highwire_call call, const char *name, const char *value);
-
-// Sets the body. The bytes are copied.
-enum highwire_result highwire_call_body(highwire_call call, const void *body, size_t length);
-
-// Makes the body of a call one that follows in parts, by `highwire_stream_write`, before the call is sent or after. `length` is the
-// length of the body, or -1 if it is not known. `callback` may be NULL; it is called on the thread on which the call runs: see
-// `highwire_call_send`.
-//
-// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the call has ended, or if it is
-// never sent. At the end of the call, the callbacks of the stream (with `HIGHWIRE_GONE`) and of the call come in either order; if they
-// share `data`, end the stream in the callback of the call, and then free it.
-//
-// Once a server was given a part, the call is not made again after a lost connection; a redirect to be followed with the body is the
-// reply. HTTP/1.0 needs a length.
-enum highwire_result highwire_call_stream(highwire_call call,
-                                          int64_t length,
-                                          highwire_stream_callback callback,
-                                          void *data,
-                                          highwire_stream *out);
-
-// Sets the time for this call in milliseconds, in place of the client's. 0 leaves it as it is.
-enum highwire_result highwire_call_timeout(highwire_call call, uint64_t milliseconds);
-
-// Gives the response's body to a callback part by part, so that it may have any length; only a compressed one still has at most
-// `HIGHWIRE_CLIENT_BODY_BYTES`, decoded. The reply then has an empty one. The callback runs on the thread on which the call runs: see
-// `highwire_call_send`. If the program cannot take parts as fast as they come, see `highwire_call_pause`.
-enum highwire_result highwire_call_on_part(highwire_call call,
-                                           highwire_reply_part_callback callback,
-                                           void *data);
-
-// Frees a call that was not sent.
-enum highwire_result highwire_call_free(highwire_call call);
-
-// Ends a call that was sent, on any thread. Its receiver still gets a result, later: `HIGHWIRE_GONE`, or the result of a call that
-// has ended meanwhile. The library gives the program no further part of the response; if this is another thread than the call's, the
-// callback for a part may still be running.
-enum highwire_result highwire_call_cancel(highwire_call call);
-
-// Stops the parts of the response's body, on any thread: after the one that is given now, `highwire_call_on_part`'s callback gets no
-// further one until `highwire_call_resume`, and the server must wait once a buffer is full. The time for the call goes on. If no part
-// follows, the result comes in spite of the pause; so does that of a call without such a callback.
-enum highwire_result highwire_call_pause(highwire_call call);
-
-// Goes on with a call after `highwire_call_pause`, on any thread.
-enum highwire_result highwire_call_resume(highwire_call call);
-
-// Sends a call. The callback is called once, later; the call's handle is invalid then. In a handler or a callback on a worker's
-// thread, the call runs on that worker, and the callback is called on its thread; elsewhere, on a thread of the client, maybe before
-// this call has returned. If this call fails, the callback is not called; the call is then freed, except after
-// `HIGHWIRE_NULL`, or if it was sent already.
-enum highwire_result highwire_call_send(highwire_call call,
-                                        highwire_reply_callback callback,
-                                        void *data);
-
-// Sends a call, and waits for the reply. The handle is then invalid. In a handler or a callback it returns `HIGHWIRE_WRONG_THREAD`, and
-// does not send the call.
-//
-// If the call has a stream, another thread must write and end it meanwhile, unless its parts wait already.
-enum highwire_result highwire_call_wait(highwire_call call,
-                                        highwire_reply *out);
-
-// Makes a client with the default settings. Set others before its first call.
-enum highwire_result highwire_client_new(highwire_client *out);
-
-// Frees a client. Calls that were sent go on, and their callbacks are still called.
-enum highwire_result highwire_client_free(highwire_client client);
-
-// Changes a setting of a client: see `highwire_client_option`.
-enum highwire_result highwire_client_set(highwire_client client, int32_t option, uint64_t value);
-
-// Changes a setting of a client that is a text: see `highwire_client_text`.
-enum highwire_result highwire_client_set_text(highwire_client client, int32_t option, const char *value);
-
-// Runs the server inside a loop of this thread, with one worker. `engine` is 0 for io_uring or else epoll, 1 for io_uring, 2
-// for epoll. The server's handle then only gives its addresses and frees it.
-// `HIGHWIRE_WORKERS` and `HIGHWIRE_ENGINE` do not count. Free the loop before the server.
-//
-// Wait until `highwire_loop_descriptor` is readable, without a timeout, and then call `highwire_loop_turn`. Call that once before the
-// first wait, too.
-enum highwire_result highwire_loop_new(highwire_server server,
-                                       int32_t engine,
-                                       highwire_loop *out);
-
-// Gives the descriptor that is readable when a turn would do something. It belongs to the loop.
-enum highwire_result highwire_loop_descriptor(highwire_loop handle, int32_t *out);
-
-// Does what there is to do, without waiting. Gives 1 if the server has ended after a shutdown, and 0 otherwise.
-enum highwire_result highwire_loop_turn(highwire_loop handle, int32_t *has_ended);
-
-// Begins a graceful shutdown. Go on with turns until one says that the server has ended.
-enum highwire_result highwire_loop_shutdown(highwire_loop handle);
-
-// Gives the counts of the server.
-enum highwire_result highwire_loop_stats(highwire_loop handle, struct highwire_stats *out);
-
-// Frees a loop, and cuts its connections.
-enum highwire_result highwire_loop_free(highwire_loop handle);
-
-// Serves the files of a folder below a path: with conditional requests, ranges, precompressed files and `index.html`. With
-// `lists`, folders without an `index.html` show a listing.
-enum highwire_result highwire_app_files(highwire_app app,
-                                        const char *prefix,
-                                        const char *folder,
-                                        int32_t lists);
 
 // Passes the lines of the log to a callback: those of this level and below, 1 to 3. It can be set once in a process, before
 // servers start. Without it there is no log. The callback must not call functions of
@@ -459,295 +828,6 @@ enum highwire_result highwire_app_files(highwire_app app,
 enum highwire_result highwire_set_log(int32_t level,
                                       highwire_log_callback callback,
                                       void *data);
-
-// Asks for the next part of a request's body, whose route takes it in parts. The callback is called once, later, on the
-// worker's thread. Ask again for the next part, in the callback or later; until then the client must wait once a buffer
-// is full.
-//
-// The request is deferred, so it must be answered later.
-enum highwire_result highwire_request_read(highwire_request request, highwire_part_callback callback, void *data);
-
-// Gives the status of a reply.
-enum highwire_result highwire_reply_status(highwire_reply reply, uint32_t *out);
-
-// Gives the version of HTTP of a reply: 10, 11 or 20.
-enum highwire_result highwire_reply_version(highwire_reply reply, uint32_t *out);
-
-// Gives the value of the first header field of that name, or `HIGHWIRE_NOT_FOUND`. The case of the name does not matter. Strings of
-// a reply are valid until it is freed.
-enum highwire_result highwire_reply_header(highwire_reply reply,
-                                           const char *name,
-                                           struct highwire_string *out);
-
-// Gives the name, in lower case, and the value of the header field with this index, from 0 on, or `HIGHWIRE_NOT_FOUND` behind the last
-// one.
-enum highwire_result highwire_reply_header_at(highwire_reply reply,
-                                              size_t index,
-                                              struct highwire_string *name,
-                                              struct highwire_string *value);
-
-// Gives the body of a reply.
-enum highwire_result highwire_reply_body(highwire_reply reply, struct highwire_string *out);
-
-// Frees a reply.
-enum highwire_result highwire_reply_free(highwire_reply reply);
-
-// Gives the method, such as `GET`. Strings are valid until the request's handler returns; those that are given
-// after `highwire_request_defer`, or after the handler has returned, are valid until the request is answered.
-enum highwire_result highwire_request_method(highwire_request request, struct highwire_string *out);
-
-// Gives the whole target as it was sent.
-enum highwire_result highwire_request_target(highwire_request request, struct highwire_string *out);
-
-// Gives the path as it was sent, without the query. It may be percent-encoded.
-enum highwire_result highwire_request_path(highwire_request request, struct highwire_string *out);
-
-// Gives the query as it was sent, without the question mark, or `HIGHWIRE_NOT_FOUND`.
-enum highwire_result highwire_request_query(highwire_request request, struct highwire_string *out);
-
-// Gives the host that the request is for, such as `example.com:8080`. It is empty if the request names none.
-enum highwire_result highwire_request_authority(highwire_request request, struct highwire_string *out);
-
-// Gives the value of the first header field of that name, or `HIGHWIRE_NOT_FOUND`. The case of the name does not matter.
-enum highwire_result highwire_request_header(highwire_request request,
-                                             const char *name,
-                                             struct highwire_string *out);
-
-// Gives the name, as it was sent, and the value of the header field with this index, from 0 on, or `HIGHWIRE_NOT_FOUND`
-// behind the last one. Fields have the order in which they were sent.
-enum highwire_result highwire_request_header_at(highwire_request request,
-                                                size_t index,
-                                                struct highwire_string *name,
-                                                struct highwire_string *value);
-
-// Gives the decoded value of a parameter of the route's path, such as `id` of `/users/{id}`, or `HIGHWIRE_NOT_FOUND`.
-enum highwire_result highwire_request_param(highwire_request request, const char *name, struct highwire_string *out);
-
-// Gives the decoded value of the first parameter of that name in the query, or `HIGHWIRE_NOT_FOUND`, also if the
-// value is not UTF-8. A name without a value has an empty one.
-enum highwire_result highwire_request_query_param(highwire_request request,
-                                                  const char *name,
-                                                  struct highwire_string *out);
-
-// Gives the decoded value of the first field of that name in a body of `application/x-www-form-urlencoded`, or
-// `HIGHWIRE_NOT_FOUND`. Returns `HIGHWIRE_WRONG_STATE` if the route does not take the body whole.
-enum highwire_result highwire_request_form_param(highwire_request request,
-                                                 const char *name,
-                                                 struct highwire_string *out);
-
-// Gives the value of a cookie, without the quotes around it, or `HIGHWIRE_NOT_FOUND`.
-enum highwire_result highwire_request_cookie(highwire_request request, const char *name, struct highwire_string *out);
-
-// Gives the body of a request. It is empty if there is none. Returns `HIGHWIRE_WRONG_STATE` if the route does not take it whole.
-enum highwire_result highwire_request_body(highwire_request request,
-                                           struct highwire_string *out);
-
-// Gives the address of the peer, such as `192.0.2.1:5000`, or `unix` for a unix socket. The peer is the client or a proxy.
-enum highwire_result highwire_request_peer(highwire_request request,
-                                           struct highwire_string *out);
-
-// Gives the version of HTTP: 10, 11 or 20.
-enum highwire_result highwire_request_version(highwire_request request, uint32_t *out);
-
-// Gives 1 if the request arrived under TLS, and 0 otherwise.
-enum highwire_result highwire_request_is_secure(highwire_request request, int32_t *out);
-
-// Makes the request one that may be answered from any thread, later. Call it in the handler before another thread gets the
-// handle. Strings of the request that were given before are valid only until the handler returns; those that are given
-// after this are valid until the request is answered.
-//
-// The program must answer each deferred request, even if its client is gone, because the answer frees it.
-enum highwire_result highwire_request_defer(highwire_request request);
-
-// Returns `HIGHWIRE_OK` if the client still waits for the answer, `HIGHWIRE_GONE` if it is gone or a deadline has passed.
-enum highwire_result highwire_request_is_wanted(highwire_request request);
-
-// Answers a request: with this status, media type and body. `content_type` may be NULL. The bytes are copied.
-enum highwire_result highwire_respond(highwire_request request,
-                                      uint32_t status,
-                                      const char *content_type,
-                                      const void *body,
-                                      size_t length);
-
-// Makes a response with this status, 200 to 999. Give it to a request with `highwire_respond_with`, or free it with
-// `highwire_response_free`.
-enum highwire_result highwire_response_new(uint32_t status, highwire_response *out);
-
-// Changes the status.
-enum highwire_result highwire_response_status(highwire_response response, uint32_t status);
-
-// Adds a header field. `Connection: close` ends the connection after the response. The library writes `Content-Length`,
-// `Transfer-Encoding` and `Connection` itself, and leaves such a field out; a `Date` replaces the library's.
-enum highwire_result highwire_response_header(highwire_response response, const char *name, const char *value);
-
-// Adds a trailer field, which follows a body that is sent in parts.
-enum highwire_result highwire_response_trailer(highwire_response response, const char *name, const char *value);
-
-// Sets the body. The bytes are copied.
-enum highwire_result highwire_response_body(highwire_response response, const void *body, size_t length);
-
-// Answers a request with a response, which is freed, also if the call fails.
-enum highwire_result highwire_respond_with(highwire_request request, highwire_response response);
-
-// Frees a response that was not given to a request.
-enum highwire_result highwire_response_free(highwire_response response);
-
-// Returns the text of the last error of this thread, with a NUL at its end. It is valid until the next call of the library
-// on this thread fails.
-const char *highwire_last_error(void);
-
-// Returns the name of a result, such as `"HIGHWIRE_GONE"`. The text is constant.
-const char *highwire_result_name(int32_t result);
-
-// Returns the version of the library, such as `"0.1.0"`. The text is constant.
-const char *highwire_version(void);
-
-// Makes a server of an app, whose handle is invalid from now on, also if the call fails.
-enum highwire_result highwire_server_new(highwire_app app, highwire_server *out);
-
-// Listens on an address: `127.0.0.1:8080`, `[::1]:8080`, `:8080` for all addresses, port 0 for any free port,
-// `unix:/path`, `fd:3` for an inherited listening socket. A server may have several. If the call fails, free the server.
-enum highwire_result highwire_server_listen(highwire_server server,
-                                            const char *address);
-
-// Listens on an address with TLS. The files are in the format PEM, and are read again when they change. Without files, both
-// NULL, the server makes a certificate for `localhost` that no client trusts.
-enum highwire_result highwire_server_listen_tls(highwire_server server,
-                                                const char *address,
-                                                const char *certificate_file,
-                                                const char *key_file);
-
-// Returns the address with this index, from 0 on, with the port that was chosen, or NULL. The text is valid until the server
-// is freed or gets another address.
-const char *highwire_server_address(highwire_server server,
-                                    size_t index);
-
-// Starts the server in threads of its own, and returns. It installs no signal handlers.
-enum highwire_result highwire_server_start(highwire_server server);
-
-// Runs the server until SIGINT or SIGTERM, for which it installs handlers, or until `highwire_server_shutdown`. The first signal
-// begins a graceful shutdown, the second cuts all connections. The handlers stay installed after the end.
-enum highwire_result highwire_server_run(highwire_server server);
-
-// Runs the server until `highwire_server_shutdown`, which another thread or a handler calls. Installs no signal handlers.
-enum highwire_result highwire_server_serve(highwire_server server);
-
-// Begins a graceful shutdown: no new connections, and the end after the requests in progress. Any thread may call it, a
-// handler too. It is no function for signal handlers.
-enum highwire_result highwire_server_shutdown(highwire_server server);
-
-// Cuts all connections.
-enum highwire_result highwire_server_abort(highwire_server server);
-
-// Waits until a server has ended that `highwire_server_start` has started. Not for handlers: their own worker would wait for
-// itself.
-enum highwire_result highwire_server_join(highwire_server server);
-
-// Gives the counts of a running server.
-enum highwire_result highwire_server_stats(highwire_server server, struct highwire_stats *out);
-
-// Frees a server. A server that runs is cut first, and its end is awaited, so a handler cannot free it.
-enum highwire_result highwire_server_free(highwire_server server);
-
-// Answers a request with a response whose body follows in parts, by `highwire_stream_write`. The response is freed, also
-// if the call fails. `length` is the length of the body, or -1 if it is not known. `callback` may be NULL.
-//
-// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the client is gone.
-enum highwire_result highwire_respond_stream(highwire_request request,
-                                             highwire_response response,
-                                             int64_t length,
-                                             highwire_stream_callback callback,
-                                             void *data,
-                                             highwire_stream *out);
-
-// Sends a part of the body. The bytes are copied. Any thread may do that, but not two at the same time: the order would be
-// undefined.
-//
-// Returns `HIGHWIRE_AGAIN`, and takes nothing, if the part does not fit into the 256 KiB that may wait for the peer; the callback is
-// called when there is room, maybe before this call has returned. A part of any length fits if nothing waits. Returns
-// `HIGHWIRE_GONE` if the peer is gone, or the call has ended.
-enum highwire_result highwire_stream_write(highwire_stream stream,
-                                           const void *part,
-                                           size_t length);
-
-// Ends the body. The handle is invalid from now on.
-enum highwire_result highwire_stream_end(highwire_stream stream);
-
-// Cuts the body short: the client of a response sees that it is incomplete, and a call fails. The handle is invalid from now on.
-enum highwire_result highwire_stream_abort(highwire_stream stream);
-
-// Makes a set of topics. Each topic keeps its last `history` messages for late subscribers; 0 keeps none. They are in memory, at
-// most 4 MiB of each topic.
-enum highwire_result highwire_topics_new(size_t history,
-                                         highwire_topics *out);
-
-// Frees the handle of a set of topics. WebSockets that have subscribed keep their subscriptions.
-enum highwire_result highwire_topics_free(highwire_topics topics);
-
-// Publishes a message, whose kind is `HIGHWIRE_WEBSOCKET_TEXT` or `HIGHWIRE_WEBSOCKET_BINARY`, to a topic such as `chat/lobby`. Any
-// thread may do that. The bytes are copied, once for all subscribers.
-enum highwire_result highwire_topics_publish(highwire_topics topics,
-                                             const char *topic,
-                                             int32_t kind,
-                                             const void *bytes,
-                                             size_t length);
-
-// Sends the messages of a filter's topics to a WebSocket until it ends: `chat/lobby` for one topic, `chat/+` and `chat/#` for all
-// topics one level or any levels below. The first messages are up to `last` of the topic's history. Only the thread of the
-// socket's worker may do that, so do it in a handler or a callback.
-enum highwire_result highwire_websocket_subscribe(highwire_websocket socket,
-                                                  highwire_topics topics,
-                                                  const char *filter,
-                                                  size_t last);
-
-// Ends a subscription. Returns `HIGHWIRE_NOT_FOUND` if there is none to this filter.
-enum highwire_result highwire_websocket_unsubscribe(highwire_websocket socket,
-                                                    highwire_topics topics,
-                                                    const char *filter);
-
-// Answers a request with a WebSocket, over HTTP/1 and HTTP/2. The route's method is GET, and the call must be in its handler.
-// `settings` and `out` may be NULL. The handle is also given to each call of `callback`, the first one after the handler has returned.
-//
-// If the request opens no WebSocket, or comes from a page of a foreign origin, the library answers it with an error, and returns
-// `HIGHWIRE_INVALID_ARGUMENT`. After any other error the request is still to be answered, and the callback is never called. To look
-// something up first, open the connection and close it with a code of your own, such as 4401. After `HIGHWIRE_OK`, the callback is called with `HIGHWIRE_WEBSOCKET_END` once, in any case.
-enum highwire_result highwire_respond_websocket(highwire_request request,
-                                                const struct highwire_websocket_settings *settings,
-                                                highwire_websocket_callback callback,
-                                                void *data,
-                                                highwire_websocket *out);
-
-// Opens a WebSocket to another server by a call, in place of sending it. The call's method is GET. Its URL begins with `ws:`, `wss:`,
-// `http:` or `https:`, or is relative to the client's. Its header fields are part of the handshake, except `Host`, `Upgrade` and
-// `Sec-WebSocket-…`. Its timeout, 30 seconds by default, is that of the handshake. The call's handle is invalid from now on, unless
-// `callback` is NULL. `settings` and `out` may be NULL. `origins` means nothing here: add a field `Origin` if the server wants one.
-//
-// After `HIGHWIRE_OK`, the callback gets `HIGHWIRE_WEBSOCKET_OPEN`, or, if the WebSocket cannot be opened, only
-// `HIGHWIRE_WEBSOCKET_END` with the code 1006 and the reason as text. `highwire_websocket_close` before that does not end the attempt:
-// it closes the connection when it is open. The callback is called on the thread on which a call runs: see
-// `highwire_call_send`; on another thread maybe before this function has returned. The thread of a client that was freed goes on until
-// its WebSockets are closed.
-enum highwire_result highwire_call_websocket(highwire_call call,
-                                             const struct highwire_websocket_settings *settings,
-                                             highwire_websocket_callback callback,
-                                             void *data,
-                                             highwire_websocket *out);
-
-// Sends a message, whose kind is `HIGHWIRE_WEBSOCKET_TEXT`, `_BINARY`, `_PING` or `_PONG`. Any thread may do that. The bytes are
-// copied.
-//
-// Returns `HIGHWIRE_AGAIN` if 256 KiB wait for the peer already; the callback gets `HIGHWIRE_WEBSOCKET_ROOM` when there is room, on
-// another thread maybe before this call has returned. What waits is not part of `HIGHWIRE_MEMORY`.
-enum highwire_result highwire_websocket_send(highwire_websocket socket,
-                                             int32_t kind,
-                                             const void *bytes,
-                                             size_t length);
-
-// Closes a connection behind the messages that were sent: `code` is 1000 for a normal end, or another code of RFC 6455 section
-// 7.4; `reason` has at most 123 bytes, or is NULL. The peer's messages still arrive until it has closed, too.
-enum highwire_result highwire_websocket_close(highwire_websocket socket,
-                                              uint32_t code,
-                                              const char *reason);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,7 +1,7 @@
 //! Apps: routes, files and settings, before a server exists.
 
 use crate::current::{Handler, call};
-use crate::handles::{Kind, Table};
+use crate::handles::Table;
 use crate::request::{Data, highwire_handler};
 use crate::result::{
     Failed, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_WRONG_STATE, failed, give, guarded, highwire_result, null, text,
@@ -13,7 +13,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// An app: routes and settings.
-pub type highwire_app = u64;
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct highwire_app {
+    /// Its number; 0 is none.
+    pub id: u64,
+}
 
 /// How a route takes the body of a request.
 #[repr(C)]
@@ -91,7 +96,7 @@ pub enum highwire_option {
     HIGHWIRE_SHARE_PORT = 29,
 }
 
-static APPS: Table<Mutex<Option<App>>> = Table::new(Kind::App);
+static APPS: Table<highwire_app, Mutex<Option<App>>> = Table::new();
 
 /// Makes an app without routes.
 ///

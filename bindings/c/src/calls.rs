@@ -1,7 +1,7 @@
 //! Calls: requests to other servers, from handlers, from callbacks, and from any other thread.
 
 use crate::client::{Place, fault, highwire_client, lock, runs_calls, with_client};
-use crate::handles::{Kind, Table};
+use crate::handles::Table;
 use crate::replies::{self, Reply, highwire_reply};
 use crate::request::Data;
 use crate::response::field;
@@ -24,9 +24,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// A request to another server, until its result is there.
-pub type highwire_call = u64;
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct highwire_call {
+    /// Its number; 0 is none.
+    pub id: u64,
+}
 
-/// Gets the result of a call. `reply` is 0 unless `result` is `HIGHWIRE_OK`; free it with `highwire_reply_free`. Otherwise
+/// Gets the result of a call. The id of `reply` is 0 unless `result` is `HIGHWIRE_OK`; free it with `highwire_reply_free`. Otherwise
 /// `highwire_last_error` has the reason.
 pub type highwire_reply_callback =
     Option<unsafe extern "C" fn(result: highwire_result, reply: highwire_reply, data: *mut c_void)>;
@@ -36,7 +41,7 @@ pub type highwire_reply_callback =
 pub type highwire_reply_part_callback =
     Option<unsafe extern "C" fn(part: *const c_void, length: usize, data: *mut c_void) -> i32>;
 
-static CALLS: Table<Mutex<Entry>> = Table::new(Kind::Call);
+static CALLS: Table<highwire_call, Mutex<Entry>> = Table::new();
 
 /// A call in its table.
 struct Entry {
@@ -325,7 +330,7 @@ impl Promise {
         let _ = CALLS.remove(self.call);
         match receiver {
             Receiver::Callback(callback, data) => {
-                let mut reply = 0;
+                let mut reply = highwire_reply::default();
                 let result = guarded(|| {
                     reply = replies::add(result?);
                     Ok(())

@@ -3,7 +3,7 @@
 //! A call on a worker's thread runs on that worker, next to the server's connections. Any other call runs on the client's
 //! own thread, which starts with the first of them.
 
-use crate::handles::{Kind, Table};
+use crate::handles::Table;
 use crate::result::{
     Failed, HIGHWIRE_FAILED, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_TIMED_OUT, HIGHWIRE_WRONG_STATE, failed, give,
     guarded, highwire_result, null, text,
@@ -17,7 +17,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A client: settings, and connections that its calls share.
-pub type highwire_client = u64;
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct highwire_client {
+    /// Its number; 0 is none.
+    pub id: u64,
+}
 
 /// A setting of a client that is a number. Times are in milliseconds. The value 0 changes nothing, except for
 /// `HIGHWIRE_CLIENT_REDIRECTS` and `HIGHWIRE_CLIENT_RETRIES`.
@@ -77,7 +82,7 @@ type Tls = Option<highwire::tls::ClientTls>;
 #[cfg(not(feature = "tls"))]
 type Tls = ();
 
-static CLIENTS: Table<Mutex<State>> = Table::new(Kind::Client);
+static CLIENTS: Table<highwire_client, Mutex<State>> = Table::new();
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

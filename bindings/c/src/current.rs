@@ -5,8 +5,9 @@
 //! handler may run a turn of another loop, so each `Current` knows the one around it.
 
 use crate::deferred::{self, Deferred};
+use crate::handles::{kind_bits, missing};
 use crate::request::{Data, highwire_request, highwire_string};
-use crate::result::{Failed, HIGHWIRE_INVALID_HANDLE, HIGHWIRE_WRONG_STATE, failed};
+use crate::result::{Failed, HIGHWIRE_WRONG_STATE, failed};
 use bytes::Bytes;
 use highwire::{BodyUse, Request, Response};
 use std::cell::Cell;
@@ -27,7 +28,7 @@ pub(crate) struct Handler {
 
 /// The request whose handler runs.
 pub(crate) struct Current {
-    handle: u64,
+    handle: highwire_request,
     /// The request, whose lifetime ends after the call.
     request: *mut Request<'static>,
     pub(crate) answer: Option<Response>,
@@ -48,12 +49,12 @@ thread_local! {
 }
 
 /// The kind of these handles: see [`handles`](crate::handles).
-const KIND: u64 = (crate::handles::Kind::Request as u64) << 56;
+const KIND: u64 = kind_bits::<highwire_request>();
 
 /// The numbers that a thread takes at a time.
 const BLOCK: u64 = 1 << 16;
 
-fn next_number() -> u64 {
+fn next_handle() -> highwire_request {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NUMBERS.with(|numbers| {
         let (mut next, mut end) = numbers.get();
@@ -62,14 +63,14 @@ fn next_number() -> u64 {
             end = next + BLOCK;
         }
         numbers.set((next + 1, end));
-        KIND | (next & ((1 << 56) - 1))
+        highwire_request { id: KIND | (next & ((1 << 56) - 1)) }
     })
 }
 
 /// Calls the program's handler for a request. Returns the answer, or `None` if the request was deferred.
 pub(crate) fn call(handler: &Handler, request: &mut Request<'_>) -> Option<Response> {
     let mut current = Current {
-        handle: next_number(),
+        handle: next_handle(),
         request: ptr::from_mut(request).cast(),
         answer: None,
         deferred: None,
@@ -142,7 +143,7 @@ impl Current {
 
 /// Calls `act` with the current request of this thread that has this handle, if there is one. `act` must not call the
 /// program.
-pub(crate) fn with_current<R>(handle: u64, act: impl FnOnce(&mut Current) -> R) -> Option<R> {
+pub(crate) fn with_current<R>(handle: highwire_request, act: impl FnOnce(&mut Current) -> R) -> Option<R> {
     let mut place = CURRENT.get();
     while !place.is_null() {
         // SAFETY: the cell and each `previous` point to values of calls that have not returned. Nothing else refers to them
@@ -158,7 +159,7 @@ pub(crate) fn with_current<R>(handle: u64, act: impl FnOnce(&mut Current) -> R) 
 
 /// Calls `act` with the request whose handler runs on this thread, and its whole body. `act` must not call the program. The
 /// bytes of both live until the handler returns.
-pub(crate) fn with_request<R>(handle: u64, act: impl FnOnce(&Request<'_>, &[u8]) -> R) -> Option<R> {
+pub(crate) fn with_request<R>(handle: highwire_request, act: impl FnOnce(&Request<'_>, &[u8]) -> R) -> Option<R> {
     with_current(handle, |current| {
         current.take_body();
         // SAFETY: as in `Current::request`. No other reference to it exists while `act` runs.
@@ -169,22 +170,22 @@ pub(crate) fn with_request<R>(handle: u64, act: impl FnOnce(&Request<'_>, &[u8])
 }
 
 /// Calls `act` with the request whose handler runs on this thread. `act` must not call the program.
-pub(crate) fn with_request_mut<R>(handle: u64, act: impl FnOnce(&mut Request<'_>) -> R) -> Option<R> {
+pub(crate) fn with_request_mut<R>(handle: highwire_request, act: impl FnOnce(&mut Request<'_>) -> R) -> Option<R> {
     with_current(handle, |current| act(current.request()))
 }
 
 /// Returns true if the handler of a request runs on this thread.
-pub(crate) fn handle_of_current(handle: u64) -> bool {
+pub(crate) fn handle_of_current(handle: highwire_request) -> bool {
     with_current(handle, |_| ()).is_some()
 }
 
 /// Returns a deferred request by its handle, which `with_current` did not find.
-pub(crate) fn deferred_request(handle: u64) -> Result<Arc<Deferred>, Failed> {
-    deferred::get(handle).ok_or((HIGHWIRE_INVALID_HANDLE, format!("{handle:#x} is not a request, or it was answered")))
+pub(crate) fn deferred_request(handle: highwire_request) -> Result<Arc<Deferred>, Failed> {
+    deferred::get(handle).ok_or_else(|| missing(handle))
 }
 
 /// Returns the deferred request of a handle, and defers it first if its handler runs on this thread.
-pub(crate) fn defer(handle: u64) -> Result<Arc<Deferred>, Failed> {
+pub(crate) fn defer(handle: highwire_request) -> Result<Arc<Deferred>, Failed> {
     match with_current(handle, |current| if current.answer.is_some() { None } else { Some(current.defer()) }) {
         Some(None) => failed(HIGHWIRE_WRONG_STATE, "the request was answered already"),
         Some(Some(Ok(deferred))) => Ok(deferred),

@@ -1,7 +1,7 @@
 //! Requests that are answered later: a copy of the head and the body, and the right to answer.
 
 use crate::receive;
-use crate::request::{highwire_string, peer_text};
+use crate::request::{highwire_request, highwire_string, peer_text};
 use bytes::Bytes;
 use highwire::{BodyUse, FromRequest, Reply, Request, Response};
 use std::collections::HashMap;
@@ -42,13 +42,13 @@ pub(crate) struct Deferred {
 /// The deferred requests, by handle. There are several maps, so that threads seldom wait for each other.
 static REQUESTS: LazyLock<Vec<Mutex<Requests>>> = LazyLock::new(|| (0..MAPS).map(|_| Mutex::default()).collect());
 
-type Requests = HashMap<u64, Arc<Deferred>>;
+type Requests = HashMap<highwire_request, Arc<Deferred>>;
 
 const MAPS: u64 = 16;
 
-fn map(handle: u64) -> MutexGuard<'static, Requests> {
+fn map(handle: highwire_request) -> MutexGuard<'static, Requests> {
     // A thread takes 65,536 numbers at a time.
-    REQUESTS[(handle % MAPS) as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    REQUESTS[(handle.id % MAPS) as usize].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Copies a request, takes the right to answer it, and adds it to the table.
@@ -56,7 +56,7 @@ fn map(handle: u64) -> MutexGuard<'static, Requests> {
 /// # Errors
 /// Returns a response if the request's body is not as its route takes it.
 pub(crate) fn keep(
-    handle: u64,
+    handle: highwire_request,
     request: &mut Request<'_>,
     body_use: BodyUse,
     body: Option<Bytes>,
@@ -87,12 +87,12 @@ pub(crate) fn keep(
 }
 
 /// Returns a deferred request.
-pub(crate) fn get(handle: u64) -> Option<Arc<Deferred>> {
+pub(crate) fn get(handle: highwire_request) -> Option<Arc<Deferred>> {
     map(handle).get(&handle).cloned()
 }
 
 /// Removes a deferred request, and returns the right to answer it. The handle is invalid from now on.
-pub(crate) fn take(handle: u64) -> Option<Reply> {
+pub(crate) fn take(handle: highwire_request) -> Option<Reply> {
     let deferred = map(handle).remove(&handle)?;
     receive::forget(handle);
     deferred.reply.lock().unwrap_or_else(PoisonError::into_inner).take()

@@ -1,5 +1,6 @@
 //! A server inside a loop of the program: one descriptor to wait for, and a turn.
 
+use crate::handles::kind_bits;
 use crate::result::{
     Failed, HIGHWIRE_INVALID_HANDLE, HIGHWIRE_SYSTEM, HIGHWIRE_WRONG_THREAD, engine, failed, give, guarded,
     highwire_result, null,
@@ -12,7 +13,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A server inside a loop of the program. It belongs to the thread that made it.
-pub type highwire_loop = u64;
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct highwire_loop {
+    /// Its number; 0 is none.
+    pub id: u64,
+}
 
 /// A worker over a driver that is chosen at run time.
 trait Turns {
@@ -39,10 +45,10 @@ impl<D: Driver> Turns for Worker<D> {
 
 thread_local! {
     /// The loops of this thread. `None` while a turn runs.
-    static LOOPS: RefCell<HashMap<u64, Option<Box<dyn Turns>>>> = RefCell::default();
+    static LOOPS: RefCell<HashMap<highwire_loop, Option<Box<dyn Turns>>>> = RefCell::default();
 }
 
-const KIND: u64 = (crate::handles::Kind::Loop as u64) << 56;
+const KIND: u64 = kind_bits::<highwire_loop>();
 
 /// Runs the server inside a loop of this thread, with one worker. `engine` is 0 for io_uring or else epoll, 1 for io_uring, 2
 /// for epoll. The server's handle then only gives its addresses and frees it.
@@ -104,7 +110,7 @@ pub(crate) fn is_in_turn(handle: highwire_loop) -> bool {
 
 fn add(worker: Box<dyn Turns>) -> highwire_loop {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    let handle = KIND | NEXT.fetch_add(1, Ordering::Relaxed);
+    let handle = highwire_loop { id: KIND | NEXT.fetch_add(1, Ordering::Relaxed) };
     LOOPS.with_borrow_mut(|loops| loops.insert(handle, Some(worker)));
     handle
 }

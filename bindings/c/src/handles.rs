@@ -4,31 +4,59 @@
 //! in no table, so an answer that is given at once takes no lock.
 
 use crate::result::{Failed, HIGHWIRE_INVALID_HANDLE};
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The kinds of handles. 0 is no handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Kind {
-    App = 1,
-    Server = 2,
-    Response = 3,
-    Stream = 4,
-    Loop = 5,
-    Request = 6,
-    Websocket = 7,
-    Topics = 8,
-    Client = 9,
-    Call = 10,
-    Reply = 11,
+/// A type of handles.
+pub(crate) trait Handle: Copy {
+    /// The kind, from 1 on, which tells handles of different types apart also where a language has only numbers.
+    const KIND: u8;
+    /// What the handle names, for texts of errors.
+    const NAME: &str;
+    fn of(id: u64) -> Self;
+    fn id(self) -> u64;
+}
+
+macro_rules! handles {
+    ($($kind:literal $name:literal $type:path;)*) => {$(
+        impl Handle for $type {
+            const KIND: u8 = $kind;
+            const NAME: &str = $name;
+            fn of(id: u64) -> Self {
+                Self { id }
+            }
+            fn id(self) -> u64 {
+                self.id
+            }
+        }
+    )*};
+}
+
+handles! {
+    1 "app" crate::app::highwire_app;
+    2 "server" crate::server::highwire_server;
+    3 "response" crate::response::highwire_response;
+    4 "stream" crate::stream::highwire_stream;
+    5 "loop" crate::embed::highwire_loop;
+    6 "request" crate::request::highwire_request;
+    7 "websocket" crate::websocket::highwire_websocket;
+    8 "set of topics" crate::topics::highwire_topics;
+    9 "client" crate::client::highwire_client;
+    10 "call" crate::calls::highwire_call;
+    11 "reply" crate::replies::highwire_reply;
+}
+
+/// Returns the bits of a handle that say its kind.
+pub(crate) const fn kind_bits<H: Handle>() -> u64 {
+    (H::KIND as u64) << 56
 }
 
 const LAST_GENERATION: u32 = (1 << 24) - 1;
 
-/// The objects of one kind.
-pub(crate) struct Table<T> {
-    kind: Kind,
+/// The objects of one type of handles.
+pub(crate) struct Table<H, T> {
     slots: Mutex<Slots<T>>,
+    handles: PhantomData<fn() -> H>,
 }
 
 struct Slots<T> {
@@ -36,22 +64,23 @@ struct Slots<T> {
     free: Vec<u32>,
 }
 
-impl<T> Table<T> {
-    pub(crate) const fn new(kind: Kind) -> Table<T> {
-        Table { kind, slots: Mutex::new(Slots { slots: Vec::new(), free: Vec::new() }) }
+impl<H: Handle, T> Table<H, T> {
+    pub(crate) const fn new() -> Table<H, T> {
+        Table { slots: Mutex::new(Slots { slots: Vec::new(), free: Vec::new() }), handles: PhantomData }
     }
 
     fn lock(&self) -> MutexGuard<'_, Slots<T>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn split(&self, handle: u64) -> Option<(usize, u32)> {
-        let (kind, generation, slot) = ((handle >> 56) as u8, (handle >> 32) as u32 & LAST_GENERATION, handle as u32);
-        (kind == self.kind as u8).then_some((slot as usize, generation))
+    fn split(handle: H) -> Option<(usize, u32)> {
+        let id = handle.id();
+        let (kind, generation, slot) = ((id >> 56) as u8, (id >> 32) as u32 & LAST_GENERATION, id as u32);
+        (kind == H::KIND).then_some((slot as usize, generation))
     }
 
     /// Adds an object, and returns its handle.
-    pub(crate) fn add(&self, object: Arc<T>) -> u64 {
+    pub(crate) fn add(&self, object: Arc<T>) -> H {
         let mut slots = self.lock();
         let slot = match slots.free.pop() {
             Some(slot) => slot,
@@ -62,22 +91,22 @@ impl<T> Table<T> {
         };
         let place = &mut slots.slots[slot as usize];
         place.1 = Some(object);
-        (self.kind as u64) << 56 | u64::from(place.0) << 32 | u64::from(slot)
+        H::of(kind_bits::<H>() | u64::from(place.0) << 32 | u64::from(slot))
     }
 
     /// Returns the object of a handle.
-    pub(crate) fn get(&self, handle: u64) -> Result<Arc<T>, Failed> {
-        let found = self.split(handle).and_then(|(slot, generation)| {
+    pub(crate) fn get(&self, handle: H) -> Result<Arc<T>, Failed> {
+        let found = Self::split(handle).and_then(|(slot, generation)| {
             let slots = self.lock();
             let (its, object) = slots.slots.get(slot)?;
             object.clone().filter(|_| *its == generation)
         });
-        found.ok_or_else(|| self.missing(handle))
+        found.ok_or_else(|| missing(handle))
     }
 
     /// Removes the object of a handle, which is invalid from now on.
-    pub(crate) fn remove(&self, handle: u64) -> Result<Arc<T>, Failed> {
-        let found = self.split(handle).and_then(|(slot, generation)| {
+    pub(crate) fn remove(&self, handle: H) -> Result<Arc<T>, Failed> {
+        let found = Self::split(handle).and_then(|(slot, generation)| {
             let mut slots = self.lock();
             let place = slots.slots.get_mut(slot).filter(|place| place.0 == generation)?;
             let object = place.1.take()?;
@@ -88,17 +117,7 @@ impl<T> Table<T> {
             }
             Some(object)
         });
-        found.ok_or_else(|| self.missing(handle))
-    }
-
-    fn missing(&self, handle: u64) -> Failed {
-        let kind = format!("{:?}", self.kind).to_lowercase();
-        let text = if handle == 0 {
-            "0 is no handle".to_string()
-        } else {
-            format!("{handle:#x} is no {kind}, or one that was freed or used up")
-        };
-        (HIGHWIRE_INVALID_HANDLE, text)
+        found.ok_or_else(|| missing(handle))
     }
 
     /// Returns the number of objects.
@@ -108,30 +127,41 @@ impl<T> Table<T> {
     }
 }
 
+/// Returns the error of a handle without an object.
+pub(crate) fn missing<H: Handle>(handle: H) -> Failed {
+    let text = match handle.id() {
+        0 => "0 is no handle".to_string(),
+        id => format!("{id:#x} is no {}, or it was freed or used up", H::NAME),
+    };
+    (HIGHWIRE_INVALID_HANDLE, text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::highwire_app;
 
     #[test]
     fn a_handle_is_invalid_after_its_object_is_gone() {
-        let table = Table::new(Kind::App);
+        let table = Table::<highwire_app, i32>::new();
         let one = table.add(Arc::new(1));
         assert_eq!(*table.get(one).expect("the object"), 1);
         assert_eq!(*table.remove(one).expect("the object"), 1);
         let two = table.add(Arc::new(2));
         assert_ne!(one, two);
-        assert_eq!(one as u32, two as u32, "the slot is used again");
-        for wrong in [0, 1, u64::MAX, one, two ^ 1 << 56, two + 1] {
-            assert_eq!(table.get(wrong).map_err(|error| error.0).err(), Some(HIGHWIRE_INVALID_HANDLE), "{wrong:x}");
-            assert!(table.remove(wrong).is_err(), "{wrong:x}");
+        assert_eq!(one.id as u32, two.id as u32, "the slot is used again");
+        for wrong in [0, 1, u64::MAX, one.id, two.id ^ 1 << 56, two.id + 1] {
+            let wrong = highwire_app { id: wrong };
+            assert_eq!(table.get(wrong).map_err(|error| error.0).err(), Some(HIGHWIRE_INVALID_HANDLE), "{wrong:?}");
+            assert!(table.remove(wrong).is_err(), "{wrong:?}");
         }
         assert_eq!((*table.get(two).expect("the object"), table.len()), (2, 1));
         // No generation comes twice.
         table.lock().slots[0].0 = LAST_GENERATION;
-        let last = two | u64::from(LAST_GENERATION) << 32;
+        let last = highwire_app { id: two.id | u64::from(LAST_GENERATION) << 32 };
         assert_eq!(table.remove(last).ok().as_deref(), Some(&2));
         let three = table.add(Arc::new(3));
-        assert_ne!(three as u32, last as u32);
+        assert_ne!(three.id as u32, last.id as u32);
         assert!(table.get(last).is_err());
     }
 }

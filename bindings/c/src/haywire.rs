@@ -11,7 +11,7 @@ mod settings;
 use crate::current::{Handler, handle_of_current, with_request};
 use crate::deferred;
 use crate::log::complain;
-use crate::request::Data;
+use crate::request::{Data, highwire_request};
 use crate::response::{Draft, answer, answer_here, answer_with};
 use crate::result::guarded;
 use bytes::Bytes;
@@ -97,7 +97,7 @@ unsafe impl Send for Making {}
 
 /// The response of a handler that runs.
 struct Call {
-    handle: u64,
+    handle: highwire_request,
     making: Making,
     /// True after the response was sent or freed.
     is_over: bool,
@@ -114,7 +114,7 @@ thread_local! {
 }
 
 /// Calls `act` with the call of this thread that has this response.
-fn with_call<R>(handle: u64, act: impl FnOnce(&mut Call) -> R) -> Option<R> {
+fn with_call<R>(handle: highwire_request, act: impl FnOnce(&mut Call) -> R) -> Option<R> {
     let mut place = CALL.get();
     while !place.is_null() {
         // SAFETY: the cell and each `previous` point to calls that have not returned, and `act` does not call the program.
@@ -127,9 +127,14 @@ fn with_call<R>(handle: u64, act: impl FnOnce(&mut Call) -> R) -> Option<R> {
     None
 }
 
+/// Returns the request of a pointer that the program has, which is the number of the request.
+fn handle_of<T>(pointer: *const T) -> highwire_request {
+    highwire_request { id: pointer as usize as u64 }
+}
+
 /// Changes a response that is being made. Does nothing if it was sent.
 fn change(response: *mut hw_http_response, act: impl FnOnce(&mut Making)) {
-    let handle = response as usize as u64;
+    let handle = handle_of(response);
     let mut act = Some(act);
     let found = with_call(handle, |call| {
         if let Some(act) = act.take_if(|_| !call.is_over) {
@@ -145,7 +150,7 @@ fn change(response: *mut hw_http_response, act: impl FnOnce(&mut Making)) {
 
 /// Takes a response, to send or to free it. Returns `None` if it was sent or freed. If its handler has not returned on another
 /// thread, also returns `None`, and what `own` returns is sent when the handler returns.
-fn take(handle: u64, own: impl FnOnce(&Making) -> Owned) -> Option<Making> {
+fn take(handle: highwire_request, own: impl FnOnce(&Making) -> Owned) -> Option<Making> {
     let take = |call: &mut Call| {
         let was_over = std::mem::replace(&mut call.is_over, true);
         (!was_over).then(|| std::mem::take(&mut call.making))
@@ -352,7 +357,7 @@ struct Inner {
 ///
 /// # Safety
 /// `data` points to an [`Inner`] that lives until this function returns.
-unsafe extern "C" fn inner(handle: u64, data: *mut c_void) {
+unsafe extern "C" fn inner(handle: highwire_request, data: *mut c_void) {
     // SAFETY: `call` passes a pointer to an `Inner` that lives until this function returns.
     let handler = unsafe { &*data.cast::<Inner>() };
     let Some((mut url, mut body, head)) = with_request(handle, |request, body| {
@@ -375,7 +380,7 @@ unsafe extern "C" fn inner(handle: u64, data: *mut c_void) {
         method: head.method,
         keep_alive: c_int::from(head.keeps_alive),
         url: &raw mut url,
-        headers: handle as usize as *mut c_void,
+        headers: handle.id as usize as *mut c_void,
         body: &raw mut body,
         body_length: body.length,
         state: 0,
@@ -383,7 +388,7 @@ unsafe extern "C" fn inner(handle: u64, data: *mut c_void) {
     let place = &raw mut call;
     CALL.set(place);
     // SAFETY: the program has given the function as one of this type. It is C's and does not unwind.
-    unsafe { (handler.callback)(&raw mut request, handle as usize as *mut c_void, handler.data.0) };
+    unsafe { (handler.callback)(&raw mut request, handle.id as usize as *mut c_void, handler.data.0) };
     // SAFETY: `place` points to `call`, which nothing else uses now.
     let call = unsafe { &mut *place };
     CALL.set(call.previous);
@@ -424,7 +429,7 @@ pub unsafe extern "C" fn hw_get_header(request: *mut http_request, key: *const h
         return ptr::null_mut();
     }
     // SAFETY: as the caller promises.
-    let (handle, key) = unsafe { ((*request).headers as usize as u64, bytes_of(key)) };
+    let (handle, key) = unsafe { (handle_of((*request).headers), bytes_of(key)) };
     let found = with_request(handle, |request, _| {
         let mut fields = request.headers().filter(|(name, _)| {
             name.len() == key.len() && name.bytes().zip(key).all(|(its, wanted)| its.to_ascii_lowercase() == *wanted)
@@ -449,7 +454,7 @@ pub extern "C" fn hw_free_http_response(response: *mut hw_http_response) {
             let status = Some(b"500 Internal Server Error".to_vec());
             Owned { status, fields: Vec::new(), body: None, completion }
         };
-        let handle = response as usize as u64;
+        let handle = handle_of(response);
         if take(handle, own).is_some() { answer(handle, Draft::new(500)?) } else { Ok(()) }
     });
 }
@@ -512,7 +517,7 @@ pub unsafe extern "C" fn hw_http_response_send(
     callback: Completed,
 ) {
     guarded(|| {
-        let handle = response as usize as u64;
+        let handle = handle_of(response);
         let sent = with_call(handle, |call| {
             // SAFETY: as the caller promises.
             if call.is_over || !answer_here(handle, || unsafe { heads::response(&call.making) }) {
@@ -609,7 +614,7 @@ pub unsafe extern "C" fn hw_print_request_headers(request: *mut http_request) {
         return;
     }
     // SAFETY: as the caller promises.
-    let handle = unsafe { (*request).headers as usize as u64 };
+    let handle = unsafe { handle_of((*request).headers) };
     let _ = with_request(handle, |request, _| {
         for (name, value) in request.headers() {
             print(format_args!("KEY: {} VALUE: {}", name.to_ascii_lowercase(), String::from_utf8_lossy(value)));

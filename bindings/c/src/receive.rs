@@ -34,7 +34,7 @@ pub(crate) struct Waiting {
 
 thread_local! {
     /// The bodies of this worker's deferred requests. `None` while a task waits for a part.
-    static BODIES: RefCell<HashMap<u64, Option<Waiting>>> = RefCell::default();
+    static BODIES: RefCell<HashMap<highwire_request, Option<Waiting>>> = RefCell::default();
 }
 
 /// The number of bodies above which those are looked for whose requests were answered by another thread after their clients
@@ -42,14 +42,15 @@ thread_local! {
 const MANY: usize = 64;
 
 /// Keeps the body of a request that is being deferred.
-pub(crate) fn keep(handle: u64, body: Body) {
+pub(crate) fn keep(handle: highwire_request, body: Body) {
     keep_for(handle, Waiting { body, spawner: Spawner::here() });
 }
 
-fn keep_for(handle: u64, waiting: Waiting) {
+fn keep_for(handle: highwire_request, waiting: Waiting) {
     let dropped: Vec<Option<Waiting>> = BODIES.with_borrow_mut(|bodies| {
         let is_full = bodies.len() >= MANY && bodies.len() == bodies.capacity();
-        let dead = |handle: &u64, _: &mut Option<Waiting>| is_full && crate::deferred::get(*handle).is_none();
+        let dead =
+            |handle: &highwire_request, _: &mut Option<Waiting>| is_full && crate::deferred::get(*handle).is_none();
         let dropped = bodies.extract_if(dead).map(|(_, body)| body).collect();
         bodies.insert(handle, Some(waiting));
         dropped
@@ -59,7 +60,7 @@ fn keep_for(handle: u64, waiting: Waiting) {
 
 /// Drops the body of a request that is answered, if this is its worker's thread. The answer itself is made there, and then
 /// calls this.
-pub(crate) fn forget(handle: u64) {
+pub(crate) fn forget(handle: highwire_request) {
     let body = BODIES.try_with(|bodies| bodies.borrow_mut().remove(&handle));
     drop(body);
 }
@@ -107,7 +108,7 @@ pub unsafe extern "C" fn highwire_request_read(
 }
 
 /// Takes the body of a deferred request, on its worker's thread.
-pub(crate) fn take(handle: u64) -> Option<Waiting> {
+pub(crate) fn take(handle: highwire_request) -> Option<Waiting> {
     BODIES.with_borrow_mut(|bodies| bodies.get_mut(&handle).and_then(Option::take))
 }
 

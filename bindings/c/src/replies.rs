@@ -1,6 +1,6 @@
 //! Replies: the responses of other servers.
 
-use crate::handles::{Kind, Table};
+use crate::handles::Table;
 use crate::request::highwire_string;
 use crate::result::{HIGHWIRE_NOT_FOUND, failed, give, guarded, highwire_result, text};
 use bytes::Bytes;
@@ -8,7 +8,12 @@ use std::ffi::c_char;
 use std::sync::Arc;
 
 /// The response of another server.
-pub type highwire_reply = u64;
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct highwire_reply {
+    /// Its number; 0 is none.
+    pub id: u64,
+}
 
 /// A response.
 pub(crate) struct Reply {
@@ -18,7 +23,7 @@ pub(crate) struct Reply {
     pub(crate) body: Bytes,
 }
 
-static REPLIES: Table<Reply> = Table::new(Kind::Reply);
+static REPLIES: Table<highwire_reply, Reply> = Table::new();
 
 pub(crate) fn add(reply: Reply) -> highwire_reply {
     REPLIES.add(Arc::new(reply))

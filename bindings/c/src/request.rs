@@ -13,7 +13,12 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 
 /// A request: a number that is never used again.
-pub type highwire_request = u64;
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct highwire_request {
+    /// Its number; 0 is none.
+    pub id: u64,
+}
 
 /// Bytes that the library owns. They do not end with a NUL, and decoded ones may contain one. Print them with `%.*s` and
 /// `(int)string.length`, if `data` is not NULL.
@@ -50,7 +55,7 @@ unsafe impl Sync for Data {}
 
 /// Returns a method, a target, or another part of a request.
 pub(crate) fn any_part<R>(
-    handle: u64,
+    handle: highwire_request,
     borrowed: impl FnOnce(&Request<'_>) -> Option<R>,
     kept: impl FnOnce(&Deferred) -> Option<R>,
 ) -> Option<R> {
@@ -59,7 +64,7 @@ pub(crate) fn any_part<R>(
 
 /// Finds a part of a request: in the borrowed one, or in the copy of a deferred one.
 fn part<R>(
-    handle: u64,
+    handle: highwire_request,
     borrowed: impl FnOnce(&mut Current) -> Option<R>,
     kept: impl FnOnce(&Deferred) -> Option<R>,
 ) -> Result<R, Failed> {
@@ -76,7 +81,7 @@ fn part<R>(
 }
 
 /// Checks that the route of a request takes its body whole.
-fn check_whole(handle: u64) -> Result<(), Failed> {
+fn check_whole(handle: highwire_request) -> Result<(), Failed> {
     let body_use = match with_current(handle, |current| current.body_use) {
         Some(body_use) => body_use,
         None => deferred_request(handle)?.body_use,

@@ -2,11 +2,11 @@
 
 use crate::current::with_current;
 use crate::deferred;
-use crate::handles::{Kind, Table};
+use crate::handles::{Table, missing};
 use crate::request::highwire_request;
 use crate::result::{
-    Failed, HIGHWIRE_GONE, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_INVALID_HANDLE, HIGHWIRE_WRONG_STATE, bytes, failed,
-    give, guarded, highwire_result, text,
+    Failed, HIGHWIRE_GONE, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_WRONG_STATE, bytes, failed, give, guarded,
+    highwire_result, text,
 };
 use bytes::Bytes;
 use highwire::{HeaderName, HeaderValue, IntoResponse, Response, StatusCode, header};
@@ -14,7 +14,12 @@ use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A response that is being made.
-pub type highwire_response = u64;
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct highwire_response {
+    /// Its number; 0 is none.
+    pub id: u64,
+}
 
 /// A response as a program makes it. Any thread may do that.
 pub(crate) struct Draft {
@@ -32,7 +37,7 @@ pub(crate) struct Draft {
 /// Trailers that a program gives at the end of a body.
 pub(crate) type LateTrailers = Arc<Mutex<Vec<(HeaderName, HeaderValue)>>>;
 
-static DRAFTS: Table<Mutex<Draft>> = Table::new(Kind::Response);
+static DRAFTS: Table<highwire_response, Mutex<Draft>> = Table::new();
 
 impl Draft {
     pub(crate) fn new(status: u32) -> Result<Draft, Failed> {
@@ -166,7 +171,7 @@ pub(crate) fn answer_with<T: Send + 'static>(
         Some(None) | None => {}
     }
     let (Some(reply), Some(value)) = (deferred::take(request), value) else {
-        return failed(HIGHWIRE_INVALID_HANDLE, format!("{request:#x} is not a request, or it was answered"));
+        return Err(missing(request));
     };
     if !reply.is_wanted() {
         return failed(HIGHWIRE_GONE, "the client is gone, or a time limit has passed");

@@ -1,7 +1,7 @@
 //! Servers: addresses, start and stop.
 
 use crate::app::{highwire_app, take};
-use crate::handles::{Kind, Table};
+use crate::handles::Table;
 use crate::result::{
     Failed, HIGHWIRE_NOT_FOUND, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD, engine, failed, give, guarded,
     highwire_result, null, text,
@@ -18,7 +18,12 @@ const GLANCE: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A server.
-pub type highwire_server = u64;
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct highwire_server {
+    /// Its number; 0 is none.
+    pub id: u64,
+}
 
 /// The counts of a server since its start.
 #[repr(C)]
@@ -88,7 +93,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-static SERVERS: Table<Shared> = Table::new(Kind::Server);
+static SERVERS: Table<highwire_server, Shared> = Table::new();
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

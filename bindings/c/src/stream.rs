@@ -4,7 +4,7 @@
 //! `HIGHWIRE_AGAIN`, and the worker calls the program when there is room again.
 
 use crate::backlog::Backlog;
-use crate::handles::{Kind, Table};
+use crate::handles::Table;
 use crate::request::{Data, highwire_request};
 use crate::response::{self, Draft, highwire_response};
 use crate::result::{
@@ -22,7 +22,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// A body that is being written.
-pub type highwire_stream = u64;
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct highwire_stream {
+    /// Its number; 0 is none.
+    pub id: u64,
+}
 
 /// Is called on the thread of the worker, or of the call, when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
 /// `HIGHWIRE_GONE` when the peer has disconnected or the call has ended. A call that is never sent does not call it, and it is not called
@@ -52,7 +57,7 @@ pub(crate) struct Writing {
     length: Option<u64>,
 }
 
-static STREAMS: Table<Writing> = Table::new(Kind::Stream);
+static STREAMS: Table<highwire_stream, Writing> = Table::new();
 
 impl Queue {
     /// Returns true if the connection has taken all of a body with an announced length.
@@ -66,7 +71,7 @@ impl Writing {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, handle: u64, result: highwire_result) {
+    fn tell(&self, handle: highwire_stream, result: highwire_result) {
         if let Some(callback) = self.callback {
             if result != HIGHWIRE_OK {
                 let _ = guarded(gone);
@@ -84,7 +89,7 @@ fn gone<T>() -> Result<T, Failed> {
 /// The end that the connection reads.
 pub(crate) struct Reading {
     writing: Arc<Writing>,
-    handle: u64,
+    handle: highwire_stream,
 }
 
 impl Reading {

@@ -1,6 +1,6 @@
 //! Topics: messages that are published to all WebSockets that have subscribed, on all workers.
 
-use crate::handles::{Kind, Table};
+use crate::handles::Table;
 use crate::result::{
     Failed, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_WRONG_THREAD, bytes, failed, give, guarded, highwire_result, null, text,
 };
@@ -10,9 +10,14 @@ use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
 /// A set of topics.
-pub type highwire_topics = u64;
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct highwire_topics {
+    /// Its number; 0 is none.
+    pub id: u64,
+}
 
-static TOPICS: Table<Topics> = Table::new(Kind::Topics);
+static TOPICS: Table<highwire_topics, Topics> = Table::new();
 
 /// Makes a set of topics. Each topic keeps its last `history` messages for late subscribers; 0 keeps none. They are in memory, at
 /// most 4 MiB of each topic.

@@ -7,7 +7,7 @@
 use crate::backlog::Backlog;
 use crate::calls::{self, highwire_call};
 use crate::current::with_request_mut;
-use crate::handles::{Kind, Table};
+use crate::handles::Table;
 use crate::request::{Data, highwire_request};
 use crate::response;
 use crate::result::{
@@ -31,7 +31,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// A WebSocket: a number that is never used again.
-pub type highwire_websocket = u64;
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct highwire_websocket {
+    /// Its number; 0 is none.
+    pub id: u64,
+}
 
 /// The events that a WebSocket's callback gets, and the kinds of messages.
 #[repr(C)]
@@ -111,11 +116,11 @@ struct Socket {
 
 type Callback = unsafe extern "C" fn(highwire_websocket, i32, u32, *const c_void, usize, *mut c_void);
 
-static SOCKETS: Table<Socket> = Table::new(Kind::Websocket);
+static SOCKETS: Table<highwire_websocket, Socket> = Table::new();
 
 thread_local! {
     /// The open connections of this worker.
-    static SENDERS: RefCell<HashMap<u64, Rc<WebSocketSender>>> = RefCell::default();
+    static SENDERS: RefCell<HashMap<highwire_websocket, Rc<WebSocketSender>>> = RefCell::default();
 }
 
 impl Socket {
@@ -132,7 +137,7 @@ impl Socket {
         drop(messages);
     }
 
-    fn tell(&self, handle: u64, event: highwire_websocket_event, code: u16, bytes: &[u8]) {
+    fn tell(&self, handle: highwire_websocket, event: highwire_websocket_event, code: u16, bytes: &[u8]) {
         let pointer = if bytes.is_empty() { std::ptr::null() } else { bytes.as_ptr() };
         // SAFETY: the program has given the function as one of this type. It is C's and does not unwind. The bytes live
         // until it returns.
@@ -174,7 +179,7 @@ pub(crate) fn with_sender<R>(socket: highwire_websocket, act: impl FnOnce(&WebSo
 
 /// Ends a connection when it is dropped: at its end, or with the response that should have opened it.
 struct Ending {
-    handle: u64,
+    handle: highwire_websocket,
     socket: Arc<Socket>,
     /// How the peer has ended it.
     code: u16,

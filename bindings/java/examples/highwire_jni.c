@@ -33,7 +33,7 @@ static void handle(highwire_request request, void *data) {
         highwire_respond(request, 503, NULL, NULL, 0);
         return;
     }
-    (*env)->CallStaticVoidMethod(env, type, dispatch, (jlong)request, (jint)(intptr_t)data);
+    (*env)->CallStaticVoidMethod(env, type, dispatch, (jlong)request.id, (jint)(intptr_t)data);
     /* `dispatch` catches exceptions, so this is one of the machine. */
     if ((*env)->ExceptionCheck(env)) {
         (*env)->ExceptionClear(env);
@@ -47,10 +47,10 @@ static void check(JNIEnv *env, enum highwire_result result) {
 }
 
 JNIEXPORT jlong JNICALL Java_Highwire_appNew(JNIEnv *env, jclass self) {
-    highwire_app app = 0;
+    highwire_app app = {0};
     (void)self;
     check(env, highwire_app_new(&app));
-    return (jlong)app;
+    return (jlong)app.id;
 }
 
 JNIEXPORT void JNICALL Java_Highwire_route(JNIEnv *env, jclass self, jlong app, jstring method, jstring path, jint body,
@@ -58,30 +58,30 @@ JNIEXPORT void JNICALL Java_Highwire_route(JNIEnv *env, jclass self, jlong app, 
     const char *method_text = (*env)->GetStringUTFChars(env, method, NULL);
     const char *path_text = (*env)->GetStringUTFChars(env, path, NULL);
     (void)self;
-    check(env, highwire_app_route((highwire_app)app, method_text, path_text, body, handle, (void *)(intptr_t)number));
+    check(env, highwire_app_route((highwire_app){(uint64_t)app}, method_text, path_text, body, handle, (void *)(intptr_t)number));
     (*env)->ReleaseStringUTFChars(env, method, method_text);
     (*env)->ReleaseStringUTFChars(env, path, path_text);
 }
 
 JNIEXPORT jlong JNICALL Java_Highwire_serverNew(JNIEnv *env, jclass self, jlong app) {
-    highwire_server server = 0;
+    highwire_server server = {0};
     (void)self;
-    check(env, highwire_server_new((highwire_app)app, &server));
-    return (jlong)server;
+    check(env, highwire_server_new((highwire_app){(uint64_t)app}, &server));
+    return (jlong)server.id;
 }
 
 JNIEXPORT jstring JNICALL Java_Highwire_listen(JNIEnv *env, jclass self, jlong server, jstring address) {
     const char *text = (*env)->GetStringUTFChars(env, address, NULL);
     (void)self;
-    enum highwire_result result = highwire_server_listen((highwire_server)server, text);
+    enum highwire_result result = highwire_server_listen((highwire_server){(uint64_t)server}, text);
     (*env)->ReleaseStringUTFChars(env, address, text);
     check(env, result);
-    return result == HIGHWIRE_OK ? (*env)->NewStringUTF(env, highwire_server_address((highwire_server)server, 0)) : NULL;
+    return result == HIGHWIRE_OK ? (*env)->NewStringUTF(env, highwire_server_address((highwire_server){(uint64_t)server}, 0)) : NULL;
 }
 
 JNIEXPORT void JNICALL Java_Highwire_serve(JNIEnv *env, jclass self, jlong server) {
     (void)self;
-    check(env, highwire_server_serve((highwire_server)server));
+    check(env, highwire_server_serve((highwire_server){(uint64_t)server}));
 }
 
 static jbyteArray bytes(JNIEnv *env, enum highwire_result result, highwire_string string) {
@@ -97,7 +97,7 @@ JNIEXPORT jbyteArray JNICALL Java_Highwire_param(JNIEnv *env, jclass self, jlong
     const char *text = (*env)->GetStringUTFChars(env, name, NULL);
     highwire_string value = {NULL, 0};
     (void)self;
-    enum highwire_result result = highwire_request_param((highwire_request)request, text, &value);
+    enum highwire_result result = highwire_request_param((highwire_request){(uint64_t)request}, text, &value);
     (*env)->ReleaseStringUTFChars(env, name, text);
     return bytes(env, result, value);
 }
@@ -105,7 +105,7 @@ JNIEXPORT jbyteArray JNICALL Java_Highwire_param(JNIEnv *env, jclass self, jlong
 JNIEXPORT jbyteArray JNICALL Java_Highwire_body(JNIEnv *env, jclass self, jlong request) {
     highwire_string value = {NULL, 0};
     (void)self;
-    return bytes(env, highwire_request_body((highwire_request)request, &value), value);
+    return bytes(env, highwire_request_body((highwire_request){(uint64_t)request}, &value), value);
 }
 
 JNIEXPORT void JNICALL Java_Highwire_respond(JNIEnv *env, jclass self, jlong request, jint status, jbyteArray content_type,
@@ -120,10 +120,10 @@ JNIEXPORT void JNICALL Java_Highwire_respond(JNIEnv *env, jclass self, jlong req
     kind[kind_length] = '\0';
     if (length <= (jsize)sizeof small) {
         (*env)->GetByteArrayRegion(env, body, 0, length, small);
-        highwire_respond((highwire_request)request, (uint32_t)status, kind, small, (size_t)length);
+        highwire_respond((highwire_request){(uint64_t)request}, (uint32_t)status, kind, small, (size_t)length);
     } else {
         jbyte *elements = (*env)->GetByteArrayElements(env, body, NULL);
-        highwire_respond((highwire_request)request, (uint32_t)status, kind, elements, (size_t)length);
+        highwire_respond((highwire_request){(uint64_t)request}, (uint32_t)status, kind, elements, (size_t)length);
         (*env)->ReleaseByteArrayElements(env, body, elements, JNI_ABORT);
     }
 }

@@ -2,7 +2,7 @@
 //! that run on other threads.
 
 use super::{Completed, Making, bytes_of, complete, hw_string, lock};
-use crate::request::Data;
+use crate::request::{Data, highwire_request};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{LazyLock, Mutex};
 
@@ -12,11 +12,11 @@ pub(super) static LEFT: LazyLock<Mutex<Left>> = LazyLock::new(Mutex::default);
 #[derive(Default)]
 pub(super) struct Left {
     /// Those whose handlers have returned.
-    pub(super) making: HashMap<u64, Making>,
+    pub(super) making: HashMap<highwire_request, Making>,
     /// What other threads have done with the responses of handlers that have not returned. It has effect when they return.
-    early: HashMap<u64, Early>,
+    early: HashMap<highwire_request, Early>,
     /// The handles in `early`, the oldest first.
-    order: VecDeque<u64>,
+    order: VecDeque<highwire_request>,
 }
 
 /// The most responses of which other threads have done something before their handlers have returned. A server has no more
@@ -33,7 +33,7 @@ pub(super) struct Early {
 
 impl Left {
     /// Returns the place for what another thread does with a response whose handler has not returned.
-    fn early(&mut self, handle: u64) -> &mut Early {
+    fn early(&mut self, handle: highwire_request) -> &mut Early {
         if !self.early.contains_key(&handle) {
             if self.order.len() >= MOST_EARLY
                 && let Some(Early { sent: Some(mut sent), .. }) =
@@ -47,7 +47,7 @@ impl Left {
         self.early.entry(handle).or_default()
     }
 
-    pub(super) fn take_early(&mut self, handle: u64) -> Option<Early> {
+    pub(super) fn take_early(&mut self, handle: highwire_request) -> Option<Early> {
         let early = self.early.remove(&handle)?;
         self.order.retain(|known| *known != handle);
         Some(early)
@@ -115,7 +115,7 @@ impl Drop for Completion {
 }
 
 /// Changes a response that is not that of a call of this thread.
-pub(super) fn change(handle: u64, act: impl FnOnce(&mut Making)) {
+pub(super) fn change(handle: highwire_request, act: impl FnOnce(&mut Making)) {
     let mut left = lock(&LEFT);
     match left.making.get_mut(&handle) {
         Some(making) => act(making),
@@ -125,7 +125,7 @@ pub(super) fn change(handle: u64, act: impl FnOnce(&mut Making)) {
 
 /// Takes a response, to send it, if its handler has returned. Otherwise keeps what `own` returns until it returns. Both
 /// happen under one lock, because the handler may return at any time.
-pub(super) fn take(handle: u64, own: impl FnOnce(&Making) -> Owned) -> Option<Making> {
+pub(super) fn take(handle: highwire_request, own: impl FnOnce(&Making) -> Owned) -> Option<Making> {
     let mut left = lock(&LEFT);
     if let Some(making) = left.making.remove(&handle) {
         return Some(making);
@@ -140,7 +140,7 @@ pub(super) fn take(handle: u64, own: impl FnOnce(&Making) -> Owned) -> Option<Ma
 #[cfg(test)]
 mod tests {
     use super::{Completion, Left, MOST_EARLY, Owned};
-    use crate::request::Data;
+    use crate::request::{Data, highwire_request};
     use std::ffi::c_void;
     use std::ptr;
 
@@ -150,11 +150,13 @@ mod tests {
             std::process::abort();
         }
         let mut left = Left::default();
-        for handle in 0..2 * MOST_EARLY as u64 {
+        for id in 0..2 * MOST_EARLY as u64 {
             let completion = Completion { callback: Some(is_not_called), data: Data(ptr::null_mut()), is_owed: true };
-            left.early(handle).sent = Some(Owned { status: None, fields: Vec::new(), body: None, completion });
-            let is_forgotten = handle.checked_sub(MOST_EARLY as u64).is_some_and(|old| !left.early.contains_key(&old));
-            assert_eq!(is_forgotten, handle >= MOST_EARLY as u64, "{handle}");
+            left.early(highwire_request { id }).sent =
+                Some(Owned { status: None, fields: Vec::new(), body: None, completion });
+            let is_forgotten =
+                id.checked_sub(MOST_EARLY as u64).is_some_and(|id| !left.early.contains_key(&highwire_request { id }));
+            assert_eq!(is_forgotten, id >= MOST_EARLY as u64, "{id}");
         }
         assert_eq!((left.early.len(), left.order.len()), (MOST_EARLY, MOST_EARLY));
         for (_, early) in left.early.drain() {

@@ -3,7 +3,7 @@
 use super::server::Server;
 use super::{RequestCallback, http_request_s};
 use crate::deferred::HeadCopy;
-use crate::request::any_part;
+use crate::request::{any_part, highwire_request};
 use crate::response::LateTrailers;
 use crate::stream::highwire_stream;
 use bytes::Bytes;
@@ -27,7 +27,7 @@ pub(super) enum Chunks {
 pub(super) struct Connection {
     pub(super) server: Arc<Server>,
     /// The handle of the request.
-    pub(super) request: u64,
+    pub(super) request: highwire_request,
     /// The value of the program, which lives as long as the connection.
     pub(super) userdata: *mut c_void,
     /// A copy of the request's head, from the moment at which the program asks for a part of it.
@@ -122,7 +122,7 @@ fn number(server: u32, id: SocketId) -> u64 {
 }
 
 /// Begins a request on a connection. Returns the connection's number.
-pub(super) fn begin(server: &Arc<Server>, id: SocketId, request: u64, whole_chunk: Option<Bytes>) -> u64 {
+pub(super) fn begin(server: &Arc<Server>, id: SocketId, request: highwire_request, whole_chunk: Option<Bytes>) -> u64 {
     let number = number(server.number, id);
     let ended = CONNECTIONS.with_borrow_mut(|connections| {
         let before = connections.by_slot.insert((server.number, id.index), number).filter(|before| *before != number);
@@ -192,7 +192,7 @@ pub(super) fn with_connection<R>(request: *mut http_request_s, act: impl FnOnce(
 /// Changes a connection, and calls a callback of the program with it, if it still has the same request.
 pub(super) fn call_back(
     number: u64,
-    request: u64,
+    request: highwire_request,
     callback: unsafe extern "C" fn(*mut http_request_s),
     change: impl FnOnce(&mut Connection),
 ) {

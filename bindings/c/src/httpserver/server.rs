@@ -6,7 +6,7 @@ use crate::current::{Handler, defer, with_request_mut};
 use crate::embed::{self, highwire_loop};
 use crate::log::complain;
 use crate::receive;
-use crate::request::Data;
+use crate::request::{Data, highwire_request};
 use crate::response::{Draft, answer};
 use crate::result::{Failed, HIGHWIRE_SYSTEM, engine, guarded};
 use bytes::Bytes;
@@ -104,7 +104,7 @@ fn servers() -> MutexGuard<'static, HashMap<u32, Arc<Server>>> {
 
 impl Server {
     fn running(&self) -> Option<highwire_loop> {
-        Some(self.running.load(Ordering::Relaxed)).filter(|running| *running != 0)
+        Some(self.running.load(Ordering::Relaxed)).filter(|running| *running != 0).map(|id| highwire_loop { id })
     }
 }
 
@@ -338,7 +338,7 @@ fn listen(server: &Arc<Server>, address: &str) -> Result<(), Failed> {
     if unsafe { libc::epoll_ctl(server.epoll, libc::EPOLL_CTL_ADD, descriptor, &raw mut event) } != 0 {
         return Err((HIGHWIRE_SYSTEM, std::io::Error::last_os_error().to_string()));
     }
-    server.running.store(running, Ordering::Relaxed);
+    server.running.store(running.id, Ordering::Relaxed);
     // The worker must have run once before it is waited for.
     embed::turn(running).map(drop)
 }
@@ -347,7 +347,7 @@ fn listen(server: &Arc<Server>, address: &str) -> Result<(), Failed> {
 ///
 /// # Safety
 /// `data` is the number of a server.
-unsafe extern "C" fn inner(handle: u64, data: *mut c_void) {
+unsafe extern "C" fn inner(handle: highwire_request, data: *mut c_void) {
     let number = data as usize as u32;
     let Some(server) = servers().get(&number).cloned() else { return };
     let Some((connection, kind)) = with_request_mut(handle, |request| {
@@ -396,12 +396,12 @@ enum Kind {
     Streamed,
 }
 
-fn run(server: &Arc<Server>, id: SocketId, handle: u64, body: Option<Bytes>) {
+fn run(server: &Arc<Server>, id: SocketId, handle: highwire_request, body: Option<Bytes>) {
     let number = begin(server, id, handle, body);
     call_back(number, handle, server.handler, |_| {});
 }
 
 /// Answers a request whose body has failed, without the program.
-pub(super) fn refuse(handle: u64, status: StatusCode) {
+pub(super) fn refuse(handle: highwire_request, status: StatusCode) {
     let _ = guarded(|| answer(handle, Draft::of(status)));
 }

@@ -18,6 +18,11 @@ static void expect(enum highwire_result got, enum highwire_result wanted, int li
         abort();
     }
 }
+#ifdef __cplusplus
+#define HANDLE(type, id) (type{(id)})
+#else
+#define HANDLE(type, id) ((type){(id)})
+#endif
 #define EXPECT(call, wanted) expect((call), (wanted), __LINE__)
 
 /* Answers with all that the request has. */
@@ -74,24 +79,24 @@ static void misuse(highwire_request request, void *data) {
     EXPECT(highwire_respond(request, 101, NULL, NULL, 0), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_respond(request, 200, NULL, NULL, 5), HIGHWIRE_NULL);
     EXPECT(highwire_respond(request, 200, "text\r\nX: y", "a", 1), HIGHWIRE_INVALID_ARGUMENT);
-    EXPECT(highwire_respond(0, 200, NULL, NULL, 0), HIGHWIRE_INVALID_HANDLE);
-    EXPECT(highwire_respond(request + 1, 200, NULL, NULL, 0), HIGHWIRE_INVALID_HANDLE);
-    EXPECT(highwire_respond_with(request, 12345), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_respond(HANDLE(highwire_request, 0), 200, NULL, NULL, 0), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_respond(HANDLE(highwire_request, request.id + 1), 200, NULL, NULL, 0), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_respond_with(request, HANDLE(highwire_response, 12345)), HIGHWIRE_INVALID_HANDLE);
     EXPECT(highwire_request_header(request, NULL, &value), HIGHWIRE_NULL);
     EXPECT(highwire_request_header(request, "host", NULL), HIGHWIRE_NULL);
     EXPECT(highwire_request_header(request, "absent", &value), HIGHWIRE_NOT_FOUND);
     EXPECT(highwire_request_param(request, "absent", &value), HIGHWIRE_NOT_FOUND);
     EXPECT(highwire_request_read(request, NULL, NULL), HIGHWIRE_NULL);
-    EXPECT(highwire_stream_write(77, "a", 1), HIGHWIRE_INVALID_HANDLE);
-    EXPECT(highwire_stream_end(0), HIGHWIRE_INVALID_HANDLE);
-    EXPECT(highwire_server_free(request), HIGHWIRE_INVALID_HANDLE);
-    EXPECT(highwire_app_free(request), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_stream_write(HANDLE(highwire_stream, 77), "a", 1), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_stream_end(HANDLE(highwire_stream, 0)), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_server_free(HANDLE(highwire_server, request.id)), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_app_free(HANDLE(highwire_app, request.id)), HIGHWIRE_INVALID_HANDLE);
     EXPECT(highwire_server_listen(server, "127.0.0.1:0"), HIGHWIRE_WRONG_STATE);
     EXPECT(highwire_server_start(server), HIGHWIRE_WRONG_STATE);
     EXPECT(highwire_server_join(server), HIGHWIRE_WRONG_THREAD);
     EXPECT(highwire_server_free(server), HIGHWIRE_WRONG_THREAD);
     EXPECT(highwire_server_serve(server), HIGHWIRE_WRONG_THREAD);
-    EXPECT(highwire_loop_turn(5, NULL), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_loop_turn(HANDLE(highwire_loop, 5), NULL), HIGHWIRE_INVALID_HANDLE);
     EXPECT(highwire_response_new(200, NULL), HIGHWIRE_NULL);
     EXPECT(highwire_response_new(200, &response), HIGHWIRE_OK);
     EXPECT(highwire_respond_stream(request, response, -1, NULL, NULL, NULL), HIGHWIRE_NULL);
@@ -139,9 +144,9 @@ static highwire_request waiting;
 /* The next request on this thread answers this one. */
 static void wait_for_next(highwire_request request, void *data) {
     (void)data;
-    if (waiting) {
+    if (waiting.id != 0) {
         text(waiting, "the second one came");
-        waiting = 0;
+        waiting.id = 0;
         text(request, "I am the second one");
     } else {
         waiting = request;
@@ -258,7 +263,7 @@ static void misuse_socket(highwire_websocket socket) {
     char reason[200];
     memset(reason, 'x', sizeof reason);
     reason[124] = 0;
-    EXPECT(highwire_websocket_send(0, HIGHWIRE_WEBSOCKET_TEXT, "a", 1), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_websocket_send(HANDLE(highwire_websocket, 0), HIGHWIRE_WEBSOCKET_TEXT, "a", 1), HIGHWIRE_INVALID_HANDLE);
     EXPECT(highwire_websocket_send(socket, 77, "a", 1), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_websocket_send(socket, HIGHWIRE_WEBSOCKET_TEXT, "\xff", 1), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_websocket_send(socket, HIGHWIRE_WEBSOCKET_TEXT, NULL, 1), HIGHWIRE_NULL);
@@ -267,7 +272,7 @@ static void misuse_socket(highwire_websocket socket) {
     EXPECT(highwire_websocket_close(socket, 70000, NULL), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_websocket_close(socket, 1000, reason), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_websocket_subscribe(socket, topics, "a//b", 0), HIGHWIRE_INVALID_ARGUMENT);
-    EXPECT(highwire_websocket_subscribe(socket, 5, "a", 0), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_websocket_subscribe(socket, HANDLE(highwire_topics, 5), "a", 0), HIGHWIRE_INVALID_HANDLE);
     EXPECT(highwire_websocket_unsubscribe(socket, topics, "a"), HIGHWIRE_NOT_FOUND);
     EXPECT(highwire_topics_publish(topics, "a/#", HIGHWIRE_WEBSOCKET_TEXT, "a", 1), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_topics_publish(topics, "a", HIGHWIRE_WEBSOCKET_PING, "a", 1), HIGHWIRE_INVALID_ARGUMENT);
@@ -277,7 +282,7 @@ static void misuse_socket(highwire_websocket socket) {
 static void talking(highwire_websocket socket, int32_t event, uint32_t code, const void *bytes, size_t length, void *data) {
     struct talk *talk = (struct talk *)data;
     pthread_t thread;
-    if (event != HIGHWIRE_WEBSOCKET_OPEN && event != HIGHWIRE_WEBSOCKET_END && talk->socket != socket)
+    if (event != HIGHWIRE_WEBSOCKET_OPEN && event != HIGHWIRE_WEBSOCKET_END && talk->socket.id != socket.id)
         abort();
     if (event == HIGHWIRE_WEBSOCKET_OPEN) {
         talk->socket = socket;
@@ -327,7 +332,7 @@ static void open_socket(highwire_request request, void *data) {
     highwire_websocket socket;
     (void)data;
     EXPECT(highwire_respond_websocket(request, &settings, NULL, talk, &socket), HIGHWIRE_NULL);
-    EXPECT(highwire_respond_websocket(request + 1, &settings, talking, talk, &socket), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_respond_websocket(HANDLE(highwire_request, request.id + 1), &settings, talking, talk, &socket), HIGHWIRE_INVALID_HANDLE);
     if (highwire_respond_websocket(request, &settings, talking, talk, &socket) != HIGHWIRE_OK) {
         free(talk);
         return;
@@ -403,7 +408,7 @@ static void *cancel(void *data) {
 }
 
 static void never(highwire_stream stream, enum highwire_result result, void *data) {
-    fprintf(stderr, "stream %llx of %p was told %d\n", (unsigned long long)stream, data, (int)result);
+    fprintf(stderr, "stream %llx of %p was told %d\n", (unsigned long long)stream.id, data, (int)result);
     abort();
 }
 
@@ -413,7 +418,7 @@ static void stream_upload(highwire_call call, int64_t length, int is_cut) {
     highwire_stream dropped;
     writer->left = 100;
     EXPECT(highwire_call_stream(call, length, write_more, writer, NULL), HIGHWIRE_NULL);
-    EXPECT(highwire_call_stream(0, length, write_more, writer, &writer->stream), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_call_stream(HANDLE(highwire_call, 0), length, write_more, writer, &writer->stream), HIGHWIRE_INVALID_HANDLE);
     /* A body that another one replaces. */
     EXPECT(highwire_call_stream(call, length, never, NULL, &dropped), HIGHWIRE_OK);
     EXPECT(highwire_call_stream(call, length, write_more, writer, &writer->stream), HIGHWIRE_OK);
@@ -433,7 +438,7 @@ static void was_called(enum highwire_result result, highwire_reply reply, void *
     highwire_string body = {"", 0}, value = {"", 0};
     uint32_t status = 0, version = 0;
     char out[512];
-    if ((result == HIGHWIRE_OK) != (reply != 0))
+    if ((result == HIGHWIRE_OK) != (reply.id != 0))
         abort();
     if (result == HIGHWIRE_OK) {
         EXPECT(highwire_reply_status(reply, &status), HIGHWIRE_OK);
@@ -469,7 +474,7 @@ static void call(highwire_request request, void *data) {
     EXPECT(highwire_call_new(client, "GET", "nonsense", &call), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_call_new(client, "G T", url, &call), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_call_new(client, "GET", url, NULL), HIGHWIRE_NULL);
-    EXPECT(highwire_call_new(request, "GET", url, &call), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_call_new(HANDLE(highwire_client, request.id), "GET", url, &call), HIGHWIRE_INVALID_HANDLE);
     int has_http2 = highwire_request_query_param(request, "http2", &value) == HIGHWIRE_OK;
     EXPECT(highwire_call_new(has_http2 ? client2 : client, "POST", url, &call), HIGHWIRE_OK);
     EXPECT(highwire_call_header(call, "X Y", "a"), HIGHWIRE_INVALID_ARGUMENT);
@@ -531,7 +536,7 @@ static void relaying(highwire_websocket socket, int32_t event, uint32_t code, co
     } else if (event == HIGHWIRE_WEBSOCKET_END) {
         char end[256];
         int used = snprintf(end, sizeof end, "%s|%u|%.*s", relay->heard, (unsigned)code, (int)length, length ? (const char *)bytes : "");
-        if (relay->request != 0) {
+        if (relay->request.id != 0) {
             EXPECT(highwire_respond(relay->request, 200, "text/plain", end, (size_t)used), HIGHWIRE_OK);
             free(relay);
             return;
@@ -570,7 +575,7 @@ static void relay(highwire_request request, void *data) {
 
 /* Opens one from a thread that waits. */
 static void wait_for_relay(void) {
-    struct relay relay = {0, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, "", ""};
+    struct relay relay = {{0}, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, "", ""};
     char url[256];
     snprintf(url, sizeof url, "http://%s/socket", highwire_server_address(server, 0));
     open_relay(client, url, &relay);
@@ -616,7 +621,7 @@ static void *cancel_after_part(void *data) {
 
 static void wait_for_cancelled(const char *url) {
     struct awaited awaited;
-    highwire_reply reply = 7;
+    highwire_reply reply = {7};
     pthread_t thread;
     memset(&awaited, 0, sizeof awaited);
     pthread_mutex_init(&awaited.lock, NULL);
@@ -635,7 +640,7 @@ static void wait_for_cancelled(const char *url) {
 /* A body in parts that wait before the call is sent. */
 static void wait_for_upload(const char *url) {
     highwire_call call;
-    highwire_reply reply = 7;
+    highwire_reply reply = {7};
     highwire_stream stream;
     highwire_string value;
     EXPECT(highwire_call_new(client, "POST", url, &call), HIGHWIRE_OK);
@@ -660,7 +665,7 @@ static void wait_for_upload(const char *url) {
 /* Calls the server from a thread that waits. */
 static void wait_for_call(void) {
     highwire_call call;
-    highwire_reply reply = 7;
+    highwire_reply reply = {7};
     highwire_string name, value;
     char url[256];
     size_t at = 0;
@@ -767,7 +772,7 @@ int main(int argc, char **argv) {
     EXPECT(highwire_server_shutdown(server), HIGHWIRE_WRONG_STATE);
     EXPECT(highwire_server_listen(server, "127.0.0.1:0"), HIGHWIRE_OK);
     printf("http://%s\n", highwire_server_address(server, 0));
-    if (highwire_server_address(server, 1) != NULL || highwire_server_address(0, 0) != NULL)
+    if (highwire_server_address(server, 1) != NULL || highwire_server_address(HANDLE(highwire_server, 0), 0) != NULL)
         abort();
     fflush(stdout);
     EXPECT(highwire_server_start(server), HIGHWIRE_OK);
