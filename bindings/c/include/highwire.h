@@ -65,6 +65,8 @@ typedef enum highwire_result {
     HIGHWIRE_TIMED_OUT = 13,
     // A call to another server has failed: it could not be reached, or its response is wrong.
     HIGHWIRE_FAILED = 14,
+    // The library has refused the request, and answered it itself.
+    HIGHWIRE_REFUSED = 15,
 } highwire_result;
 
 // Returns the text of the last error of this thread, with a NUL at its end. It is valid until the next call of the library
@@ -127,6 +129,12 @@ typedef struct highwire_loop {
     uint64_t id;
 } highwire_loop;
 
+// A response that is being made.
+typedef struct highwire_response {
+    // Its number; 0 is none.
+    uint64_t id;
+} highwire_response;
+
 // Bytes that the library owns. They do not end with a NUL, and decoded ones may contain one. Print them with `%.*s` and
 // `(int)string.length`, if `data` is not NULL.
 typedef struct highwire_string {
@@ -136,11 +144,11 @@ typedef struct highwire_string {
     size_t length;
 } highwire_string;
 
-// A response that is being made.
-typedef struct highwire_response {
+// TLS settings of a server.
+typedef struct highwire_tls {
     // Its number; 0 is none.
     uint64_t id;
-} highwire_response;
+} highwire_tls;
 
 // A set of topics.
 typedef struct highwire_topics {
@@ -226,12 +234,22 @@ typedef enum highwire_option {
     HIGHWIRE_SHUTDOWN_MS = 28,
     // 1 lets other processes that do the same listen on the same port, which share its connections. 0 by default.
     HIGHWIRE_SHARE_PORT = 29,
+    // 1 compresses answers by what their clients accept and what their media types gain by: Brotli, zstd or gzip. 0 by default.
+    HIGHWIRE_COMPRESS = 30,
 } highwire_option;
 
 // Handles a request. `data` is what was given with the route. The handler answers with `highwire_respond` or another
 // function, or it returns and answers later on the same thread, or it calls `highwire_request_defer` and answers later from
 // any thread.
 typedef void (*highwire_handler)(struct highwire_request request, void *data);
+
+// Sees an answer before it is sent, and may change it: its status, its header fields, and its body. `request` can be read until the
+// callback returns, without its body; it is answered already. `response` is valid until the callback returns.
+typedef void (*highwire_response_hook)(struct highwire_request request, struct highwire_response response, void *data);
+
+// Makes the answer to an error outside of handlers: `status`, such as 404, and `text`, a short reason, which ends with a NUL. `response`
+// has the status, and is valid until the callback returns.
+typedef void (*highwire_error_hook)(uint32_t status, const char *text, struct highwire_response response, void *data);
 
 // Makes an app without routes.
 enum highwire_result highwire_app_new(struct highwire_app *out);
@@ -264,6 +282,27 @@ enum highwire_result highwire_app_files(struct highwire_app app,
                                         const char *prefix,
                                         const char *folder,
                                         int32_t lists);
+
+// Adds a hook that is called with each request that has a route, or goes to the fallback or to files, before its handler. It may read
+// the request, but not its body, keep a value for the handler (`highwire_request_set_data`), and answer the request at once; then no
+// later hook and no handler is called. It cannot defer the request. Hooks are called in the order in which they were added, on every
+// worker's thread at the same time.
+enum highwire_result highwire_app_on_request(struct highwire_app app,
+                                             highwire_handler hook,
+                                             void *data);
+
+// Adds a hook that is called with each answer: those of handlers, of later hooks, of files, and of the app to requests without a route.
+// It does not see answers to requests that the parser has refused. The hook that was added last is called first, and all of them before
+// the answer is compressed.
+enum highwire_result highwire_app_on_response(struct highwire_app app,
+                                              highwire_response_hook hook,
+                                              void *data);
+
+// Sets the hook that makes the answers to errors outside of handlers: requests without a route, malformed requests, bodies that are too
+// long, time limits. Without it they are short texts.
+enum highwire_result highwire_app_on_error(struct highwire_app app,
+                                           highwire_error_hook hook,
+                                           void *data);
 
 // ---- 4. Servers: addresses, start and stop --------------------------------------------------------------------------
 
@@ -302,6 +341,11 @@ enum highwire_result highwire_server_listen_tls(struct highwire_server server,
                                                 const char *certificate_file,
                                                 const char *key_file);
 
+// Listens on an address with TLS of these settings, which are freed, also if the call fails.
+enum highwire_result highwire_server_listen_tls_with(struct highwire_server server,
+                                                     const char *address,
+                                                     struct highwire_tls tls);
+
 // Returns the address with this index, from 0 on, with the port that was chosen, or NULL. The text is valid until the server
 // is freed or gets another address.
 const char *highwire_server_address(struct highwire_server server,
@@ -334,7 +378,45 @@ enum highwire_result highwire_server_stats(struct highwire_server server, struct
 // Frees a server. A server that runs is cut first, and its end is awaited, so a handler cannot free it.
 enum highwire_result highwire_server_free(struct highwire_server server);
 
+// Makes TLS settings without a certificate. Give them to a server with `highwire_server_listen_tls_with`.
+enum highwire_result highwire_tls_new(struct highwire_tls *out);
+
+// Adds a certificate: its chain and its private key, which may be in the same file, in the format PEM. The files are read when the
+// server listens, and again when they change. A server may have several certificates, and each serves the names in it; clients that
+// name none of these get the first one.
+enum highwire_result highwire_tls_certificate(struct highwire_tls tls,
+                                              const char *certificate_file,
+                                              const char *key_file);
+
+// Adds a certificate for a name or an address that the server makes itself, for development: no client trusts it.
+enum highwire_result highwire_tls_self_signed(struct highwire_tls tls, const char *name);
+
+// Asks clients for a certificate that one of the authorities in this file has issued, in the format PEM. If `is_required` is 0, a client
+// may send none; otherwise its handshake then fails.
+enum highwire_result highwire_tls_client_roots(struct highwire_tls tls,
+                                               const char *root_file,
+                                               int32_t is_required);
+
+// Frees TLS settings that were not given to a server.
+enum highwire_result highwire_tls_free(struct highwire_tls tls);
+
 // ---- 5. Requests ----------------------------------------------------------------------------------------------------
+
+// Frees the value that a program keeps for a request. It may be called on any thread.
+typedef void (*highwire_request_data_callback)(void *value);
+
+// Gets a name and a value, which are valid until the callback returns. Returns 0 to go on with the next one; another value
+// ends the call.
+typedef int32_t (*highwire_pair_callback)(struct highwire_string name, struct highwire_string value, void *data);
+
+// Keeps a value for a request: for example what a hook has found out for the handlers. `release` may be NULL; it is called once with the
+// value, when another value takes its place, or when the request has ended, also if its client has left.
+enum highwire_result highwire_request_set_data(struct highwire_request request,
+                                               void *value,
+                                               highwire_request_data_callback release);
+
+// Gives the value that was kept for a request, or `HIGHWIRE_NOT_FOUND`.
+enum highwire_result highwire_request_data(struct highwire_request request, void **out);
 
 // Gives the method, such as `GET`. Strings are valid until the request's handler returns; those that are given
 // after `highwire_request_defer`, or after the handler has returned, are valid until the request is answered.
@@ -364,28 +446,6 @@ enum highwire_result highwire_request_header_at(struct highwire_request request,
                                                 struct highwire_string *name,
                                                 struct highwire_string *value);
 
-// Gives the decoded value of a parameter of the route's path, such as `id` of `/users/{id}`, or `HIGHWIRE_NOT_FOUND`.
-enum highwire_result highwire_request_param(struct highwire_request request,
-                                            const char *name,
-                                            struct highwire_string *out);
-
-// Gives the decoded value of the first parameter of that name in the query, or `HIGHWIRE_NOT_FOUND`, also if the
-// value is not UTF-8. A name without a value has an empty one.
-enum highwire_result highwire_request_query_param(struct highwire_request request,
-                                                  const char *name,
-                                                  struct highwire_string *out);
-
-// Gives the decoded value of the first field of that name in a body of `application/x-www-form-urlencoded`, or
-// `HIGHWIRE_NOT_FOUND`. Returns `HIGHWIRE_WRONG_STATE` if the route does not take the body whole.
-enum highwire_result highwire_request_form_param(struct highwire_request request,
-                                                 const char *name,
-                                                 struct highwire_string *out);
-
-// Gives the value of a cookie, without the quotes around it, or `HIGHWIRE_NOT_FOUND`.
-enum highwire_result highwire_request_cookie(struct highwire_request request,
-                                             const char *name,
-                                             struct highwire_string *out);
-
 // Gives the body of a request. It is empty if there is none. Returns `HIGHWIRE_WRONG_STATE` if the route does not take it whole.
 enum highwire_result highwire_request_body(struct highwire_request request,
                                            struct highwire_string *out);
@@ -410,6 +470,60 @@ enum highwire_result highwire_request_defer(struct highwire_request request);
 // Returns `HIGHWIRE_OK` if the client still waits for the answer, `HIGHWIRE_GONE` if it is gone or a deadline has passed.
 enum highwire_result highwire_request_is_wanted(struct highwire_request request);
 
+// Gives the client's certificate in the format DER, which the server has verified, or `HIGHWIRE_NOT_FOUND`: see
+// `highwire_tls_client_roots`.
+enum highwire_result highwire_request_client_certificate(struct highwire_request request, struct highwire_string *out);
+
+// Gives the subject of the client's certificate in the notation of RFC 4514, such as `CN=alice,O=Example`, or `HIGHWIRE_NOT_FOUND`.
+enum highwire_result highwire_request_client_subject(struct highwire_request request,
+                                                     struct highwire_string *out);
+
+// Gives the decoded value of a parameter of the route's path, such as `id` of `/users/{id}`, or `HIGHWIRE_NOT_FOUND`.
+enum highwire_result highwire_request_param(struct highwire_request request,
+                                            const char *name,
+                                            struct highwire_string *out);
+
+// Gives a parameter of the route's path as a number: digits, maybe behind a minus sign. Returns `HIGHWIRE_NOT_FOUND` if there is
+// no such parameter, and `HIGHWIRE_INVALID_ARGUMENT` if it is no number or has more than 64 bits.
+enum highwire_result highwire_request_param_int(struct highwire_request request,
+                                                const char *name,
+                                                int64_t *out);
+
+// Gives the decoded value of the first parameter of that name in the query, or `HIGHWIRE_NOT_FOUND`, also if the
+// value is not UTF-8. A name without a value has an empty one.
+enum highwire_result highwire_request_query_param(struct highwire_request request,
+                                                  const char *name,
+                                                  struct highwire_string *out);
+
+// Gives a parameter of the query as a number: see `highwire_request_param_int`.
+enum highwire_result highwire_request_query_int(struct highwire_request request, const char *name, int64_t *out);
+
+// Calls the callback with each parameter of the query, decoded, in the order in which they were sent; a name may come several
+// times. Those that are not UTF-8 are left out.
+enum highwire_result highwire_request_each_query_param(struct highwire_request request,
+                                                       highwire_pair_callback callback,
+                                                       void *data);
+
+// Gives the decoded value of the first field of that name in a body of `application/x-www-form-urlencoded`, or
+// `HIGHWIRE_NOT_FOUND`, also if the value is not UTF-8. Returns `HIGHWIRE_WRONG_STATE` if the route does not take the body whole.
+enum highwire_result highwire_request_form_param(struct highwire_request request,
+                                                 const char *name,
+                                                 struct highwire_string *out);
+
+// Gives a field of a form as a number: see `highwire_request_param_int`.
+enum highwire_result highwire_request_form_int(struct highwire_request request, const char *name, int64_t *out);
+
+// Calls the callback with each field of a form, as `highwire_request_each_query_param` does with a query. Returns
+// `HIGHWIRE_NOT_FOUND` if the body is no form.
+enum highwire_result highwire_request_each_form_param(struct highwire_request request,
+                                                      highwire_pair_callback callback,
+                                                      void *data);
+
+// Gives the value of a cookie, without the quotes around it, or `HIGHWIRE_NOT_FOUND`.
+enum highwire_result highwire_request_cookie(struct highwire_request request,
+                                             const char *name,
+                                             struct highwire_string *out);
+
 // ---- 6. Answers -----------------------------------------------------------------------------------------------------
 
 // Answers a request: with this status, media type and body. `content_type` may be NULL. The bytes are copied.
@@ -430,7 +544,21 @@ enum highwire_result highwire_response_status(struct highwire_response response,
 // `Transfer-Encoding` and `Connection` itself, and leaves such a field out; a `Date` replaces the library's.
 enum highwire_result highwire_response_header(struct highwire_response response, const char *name, const char *value);
 
-// Adds a trailer field, which follows a body that is sent in parts.
+// Sets a header field in place of all fields of that name. NULL as the value removes them.
+enum highwire_result highwire_response_set_header(struct highwire_response response,
+                                                  const char *name,
+                                                  const char *value);
+
+// Gives the status of a response.
+enum highwire_result highwire_response_get_status(struct highwire_response response, uint32_t *out);
+
+// Gives the value of the first header field of that name, or `HIGHWIRE_NOT_FOUND`. The case of the name does not matter. The string is
+// valid until the response is changed, freed or given to a request, or until the hook that got the response returns.
+enum highwire_result highwire_response_get_header(struct highwire_response response,
+                                                  const char *name,
+                                                  struct highwire_string *out);
+
+// Adds a trailer field, which follows a body that is sent in parts. The hooks of an app cannot add one.
 enum highwire_result highwire_response_trailer(struct highwire_response response, const char *name, const char *value);
 
 // Sets the body. The bytes are copied.
@@ -460,10 +588,11 @@ typedef void (*highwire_part_callback)(struct highwire_request request,
                                        void *data);
 
 // Asks for the next part of a request's body, whose route takes it in parts. The callback is called once, later, on the
-// worker's thread. Ask again for the next part, in the callback or later; until then the client must wait once a buffer
+// worker's thread, unless the program answers the request before that or ends its stream. Ask again for the next part, in the callback or later; until then the client must wait once a buffer
 // is full.
 //
-// The request is deferred, so it must be answered later.
+// The request is deferred, so it must be answered later. It may be answered by `highwire_respond_stream` before its body has ended; the
+// rest of the body can then be read until the stream has ended.
 enum highwire_result highwire_request_read(struct highwire_request request,
                                            highwire_part_callback callback,
                                            void *data);
@@ -472,6 +601,9 @@ enum highwire_result highwire_request_read(struct highwire_request request,
 // if the call fails. `length` is the length of the body, or -1 if it is not known. `callback` may be NULL.
 //
 // The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the client is gone.
+//
+// If the route takes the body in parts, the request can be read with `highwire_request_read` until the stream has ended. The client may
+// have to wait for that: a program that wants no more of the body ends the stream soon.
 enum highwire_result highwire_respond_stream(struct highwire_request request,
                                              struct highwire_response response,
                                              int64_t length,
@@ -496,6 +628,39 @@ enum highwire_result highwire_stream_end(struct highwire_stream stream);
 enum highwire_result highwire_stream_abort(struct highwire_stream stream);
 
 // ---- 8. Multipart forms ---------------------------------------------------------------------------------------------
+
+// A field of a form. Its strings are valid until the callback returns.
+typedef struct highwire_field {
+    // The name.
+    struct highwire_string name;
+    // The name of the file as the client has sent it, which may be a path; `data` is NULL if the field is no file.
+    struct highwire_string file_name;
+    // A name under which the file can be stored: without folders and without characters that are special on some system. `data` is NULL
+    // if the field is no file, or if nothing is left of its name. Two files may have the same one.
+    struct highwire_string safe_file_name;
+    // The media type that the client has sent, or NULL.
+    struct highwire_string content_type;
+} highwire_field;
+
+// Gets a part of a field, on the worker's thread. Its bytes are valid until the callback returns. At the end of each field `length` is 0.
+// After the last field, `field` is NULL and `result` is `HIGHWIRE_OK`. If the form is malformed, or a limit is exceeded, `field` is NULL and
+// `result` is `HIGHWIRE_INVALID_ARGUMENT`; if the body does not come whole, it is `HIGHWIRE_GONE`; `highwire_last_error` has the reason.
+// Returns 0 to go on. After another value the callback is not called again.
+typedef int32_t (*highwire_field_callback)(struct highwire_request request,
+                                           enum highwire_result result,
+                                           const struct highwire_field *field,
+                                           const void *part,
+                                           size_t length,
+                                           void *data);
+
+// Reads the body of a request as `multipart/form-data`, and gives its fields to the callback, later. The route takes the body whole or in
+// parts; in parts it may have any length. Only the thread of the request's worker may call this. A form has at most 1,000 fields.
+//
+// Returns `HIGHWIRE_INVALID_ARGUMENT` if the body is no such form. The request is deferred, so it must be answered later: when the callback
+// gets no field, or when it ends the call.
+enum highwire_result highwire_request_multipart(struct highwire_request request,
+                                                highwire_field_callback callback,
+                                                void *data);
 
 // ---- 9. WebSockets --------------------------------------------------------------------------------------------------
 
@@ -547,7 +712,7 @@ typedef void (*highwire_websocket_callback)(struct highwire_websocket socket,
 // `settings` and `out` may be NULL. The handle is also given to each call of `callback`, the first one after the handler has returned.
 //
 // If the request opens no WebSocket, or comes from a page of a foreign origin, the library answers it with an error, and returns
-// `HIGHWIRE_INVALID_ARGUMENT`. After any other error the request is still to be answered, and the callback is never called. To look
+// `HIGHWIRE_REFUSED`. After any other error the request is still to be answered, and the callback is never called. To look
 // something up first, open the connection and close it with a code of your own, such as 4401. After `HIGHWIRE_OK`, the callback is called with `HIGHWIRE_WEBSOCKET_END` once, in any case.
 enum highwire_result highwire_respond_websocket(struct highwire_request request,
                                                 const struct highwire_websocket_settings *settings,
@@ -637,6 +802,8 @@ typedef enum highwire_client_text {
     HIGHWIRE_CLIENT_UNIX_SOCKET = 4,
     // A file in the format PEM with certificates that are trusted besides those of the system.
     HIGHWIRE_CLIENT_ROOT_FILE = 5,
+    // A file in the format PEM with the certificate that the client shows to servers, its chain, and its private key.
+    HIGHWIRE_CLIENT_IDENTITY_FILE = 6,
 } highwire_client_text;
 
 // Gets a part of a response's body, which is valid until the callback returns. The server waits meanwhile. Returns 0 to go on;
@@ -705,14 +872,14 @@ enum highwire_result highwire_call_resume(struct highwire_call call);
 
 // Sends a call. The callback is called once, later; the call's handle is invalid then. In a handler or a callback on a worker's
 // thread, the call runs on that worker, and the callback is called on its thread; elsewhere, on a thread of the client, maybe before
-// this call has returned. If this call fails, the callback is not called; the call is then freed, except after
-// `HIGHWIRE_NULL`, or if it was sent already.
+// this call has returned. If this call fails, the callback is not called, and the call is
+// freed, unless it was sent before.
 enum highwire_result highwire_call_send(struct highwire_call call,
                                         highwire_reply_callback callback,
                                         void *data);
 
 // Sends a call, and waits for the reply. The handle is then invalid. In a handler or a callback it returns `HIGHWIRE_WRONG_THREAD`, and
-// does not send the call.
+// frees the call.
 //
 // If the call has a stream, another thread must write and end it meanwhile, unless its parts wait already.
 enum highwire_result highwire_call_wait(struct highwire_call call,
@@ -757,8 +924,8 @@ enum highwire_result highwire_reply_free(struct highwire_reply reply);
 
 // Opens a WebSocket to another server by a call, in place of sending it. The call's method is GET. Its URL begins with `ws:`, `wss:`,
 // `http:` or `https:`, or is relative to the client's. Its header fields are part of the handshake, except `Host`, `Upgrade` and
-// `Sec-WebSocket-…`. Its timeout, 30 seconds by default, is that of the handshake. The call's handle is invalid from now on, unless
-// `callback` is NULL. `settings` and `out` may be NULL. `origins` means nothing here: add a field `Origin` if the server wants one.
+// `Sec-WebSocket-…`. Its timeout, 30 seconds by default, is that of the handshake. The call's handle is invalid from now on, also if this
+// fails. `settings` and `out` may be NULL. `origins` means nothing here: add a field `Origin` if the server wants one.
 //
 // After `HIGHWIRE_OK`, the callback gets `HIGHWIRE_WEBSOCKET_OPEN`, or, if the WebSocket cannot be opened, only
 // `HIGHWIRE_WEBSOCKET_END` with the code 1006 and the reason as text. `highwire_websocket_close` before that does not end the attempt:

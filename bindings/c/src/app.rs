@@ -1,6 +1,6 @@
 //! Apps: routes, files and settings, before a server exists.
 
-use crate::current::{Handler, call};
+use crate::current::{Handler, Role, call};
 use crate::handles::Table;
 use crate::request::{Data, highwire_handler};
 use crate::result::{
@@ -94,9 +94,20 @@ pub enum highwire_option {
     HIGHWIRE_SHUTDOWN_MS = 28,
     /// 1 lets other processes that do the same listen on the same port, which share its connections. 0 by default.
     HIGHWIRE_SHARE_PORT = 29,
+    /// 1 compresses answers by what their clients accept and what their media types gain by: Brotli, zstd or gzip. 0 by default.
+    HIGHWIRE_COMPRESS = 30,
 }
 
-static APPS: Table<highwire_app, Mutex<Option<App>>> = Table::new();
+/// An app before its server.
+struct Making {
+    app: App,
+    /// True if answers are compressed.
+    compresses: bool,
+    /// What is wrapped around all routes, the outermost first.
+    hooks: Vec<Box<dyn FnOnce(App) -> App + Send + Sync>>,
+}
+
+static APPS: Table<highwire_app, Mutex<Option<Making>>> = Table::new();
 
 /// Makes an app without routes.
 ///
@@ -108,7 +119,8 @@ pub unsafe extern "C" fn highwire_app_new(out: *mut highwire_app) -> highwire_re
         if out.is_null() {
             return null("out");
         }
-        let handle = APPS.add(Arc::new(Mutex::new(Some(App::new()))));
+        let handle =
+            APPS.add(Arc::new(Mutex::new(Some(Making { app: App::new(), compresses: false, hooks: Vec::new() }))));
         // SAFETY: as the caller promises.
         unsafe { give(out, handle, "out") }
     })
@@ -122,6 +134,10 @@ pub extern "C" fn highwire_app_free(app: highwire_app) -> highwire_result {
 
 /// Changes an app.
 pub(crate) fn change(app: highwire_app, act: impl FnOnce(App) -> App) -> Result<(), Failed> {
+    change_making(app, |making| Making { app: act(making.app), ..making })
+}
+
+fn change_making(app: highwire_app, act: impl FnOnce(Making) -> Making) -> Result<(), Failed> {
     let app = APPS.get(app)?;
     let mut place = app.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(before) = place.take() else {
@@ -131,12 +147,43 @@ pub(crate) fn change(app: highwire_app, act: impl FnOnce(App) -> App) -> Result<
     Ok(())
 }
 
+/// Wraps something around all routes of an app, inside of what was added before.
+pub(crate) fn add_hook(app: highwire_app, hook: impl FnOnce(App) -> App + Send + Sync + 'static) -> Result<(), Failed> {
+    change_making(app, |mut making| {
+        making.hooks.push(Box::new(hook));
+        making
+    })
+}
+
+#[cfg(feature = "compress")]
+fn set_compresses(app: highwire_app, compresses: bool) -> Result<(), Failed> {
+    change_making(app, |making| Making { compresses, ..making })
+}
+
+#[cfg(not(feature = "compress"))]
+fn set_compresses(_: highwire_app, compresses: bool) -> Result<(), Failed> {
+    if compresses { failed(highwire_result::HIGHWIRE_UNSUPPORTED, "this library was built without compression") } else { Ok(()) }
+}
+
+#[cfg(feature = "compress")]
+fn compressed(app: App) -> App {
+    app.with(highwire::compress::Compression::new())
+}
+
+#[cfg(not(feature = "compress"))]
+fn compressed(app: App) -> App {
+    app
+}
+
 /// Takes an app out of its table, for a server.
 pub(crate) fn take(app: highwire_app) -> Result<App, Failed> {
     let app = APPS.remove(app)?;
     let taken = app.lock().unwrap_or_else(PoisonError::into_inner).take();
     match taken {
-        Some(app) => Ok(app),
+        Some(Making { app, compresses, hooks }) => {
+            let app = if compresses { compressed(app) } else { app };
+            Ok(hooks.into_iter().fold(app, |app, hook| hook(app)))
+        }
         None => failed(HIGHWIRE_WRONG_STATE, "the app belongs to a server already"),
     }
 }
@@ -163,7 +210,8 @@ pub(crate) fn handler(
         2 => BodyUse::Parts,
         other => return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{other} is not a highwire_body_use")),
     };
-    let handler = Handler { function, data: Data(data), body, defers };
+    let role = if defers { Role::AnswersLater } else { Role::Answers };
+    let handler = Handler { function, data: Data(data), body, role };
     Ok(direct(body, move |request| call(&handler, request)))
 }
 
@@ -218,6 +266,9 @@ pub unsafe extern "C" fn highwire_app_fallback(
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_app_set(app: highwire_app, option: i32, value: u64) -> highwire_result {
     guarded(|| {
+        if option == highwire_option::HIGHWIRE_COMPRESS as i32 {
+            return set_compresses(app, value != 0);
+        }
         let mut result = Ok(());
         change(app, |app| app.configure(|config| result = set(config, option, value)))?;
         result

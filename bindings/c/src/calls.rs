@@ -268,10 +268,17 @@ pub unsafe extern "C" fn highwire_call_on_part(
 /// Frees a call that was not sent.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_call_free(call: highwire_call) -> highwire_result {
-    guarded(|| {
-        drop(take(call)?);
-        CALLS.remove(call).map(drop)
-    })
+    guarded(|| free(call))
+}
+
+fn free(call: highwire_call) -> Result<(), Failed> {
+    drop(take(call)?);
+    CALLS.remove(call).map(drop)
+}
+
+/// Frees a call that cannot be sent, and returns why. A call that is no call, or was sent, is the more important error.
+fn free_and(call: highwire_call, result: Result<(), Failed>) -> Result<(), Failed> {
+    free(call).and(result)
 }
 
 /// Tells a call that runs something, and wakes it.
@@ -461,8 +468,8 @@ pub(crate) fn take_websocket(handle: highwire_call) -> Result<(Place, Connect), 
 
 /// Sends a call. The callback is called once, later; the call's handle is invalid then. In a handler or a callback on a worker's
 /// thread, the call runs on that worker, and the callback is called on its thread; elsewhere, on a thread of the client, maybe before
-/// this call has returned. If this call fails, the callback is not called; the call is then freed, except after
-/// `HIGHWIRE_NULL`, or if it was sent already.
+/// this call has returned. If this call fails, the callback is not called, and the call is
+/// freed, unless it was sent before.
 ///
 /// # Safety
 /// `callback` must be a function of its type.
@@ -473,13 +480,13 @@ pub unsafe extern "C" fn highwire_call_send(
     data: *mut c_void,
 ) -> highwire_result {
     guarded(|| {
-        let Some(callback) = callback else { return null("callback") };
+        let Some(callback) = callback else { return free_and(call, null("callback")) };
         send(call, Receiver::Callback(callback, Data(data)))
     })
 }
 
 /// Sends a call, and waits for the reply. The handle is then invalid. In a handler or a callback it returns `HIGHWIRE_WRONG_THREAD`, and
-/// does not send the call.
+/// frees the call.
 ///
 /// If the call has a stream, another thread must write and end it meanwhile, unless its parts wait already.
 ///
@@ -489,13 +496,11 @@ pub unsafe extern "C" fn highwire_call_send(
 pub unsafe extern "C" fn highwire_call_wait(call: highwire_call, out: *mut highwire_reply) -> highwire_result {
     guarded(|| {
         if out.is_null() {
-            return null("out");
+            return free_and(call, null("out"));
         }
         if runs_calls() {
-            return failed(
-                HIGHWIRE_WRONG_THREAD,
-                "a handler or a callback cannot wait for a call; use highwire_call_send",
-            );
+            let text = "a handler or a callback cannot wait for a call; use highwire_call_send";
+            return free_and(call, failed(HIGHWIRE_WRONG_THREAD, text));
         }
         let (sender, result) = mpsc::sync_channel(1);
         send(call, Receiver::Thread(sender))?;

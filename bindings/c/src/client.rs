@@ -61,6 +61,8 @@ pub enum highwire_client_text {
     HIGHWIRE_CLIENT_UNIX_SOCKET = 4,
     /// A file in the format PEM with certificates that are trusted besides those of the system.
     HIGHWIRE_CLIENT_ROOT_FILE = 5,
+    /// A file in the format PEM with the certificate that the client shows to servers, its chain, and its private key.
+    HIGHWIRE_CLIENT_IDENTITY_FILE = 6,
 }
 
 /// A client before its first call, and after.
@@ -212,22 +214,41 @@ pub unsafe extern "C" fn highwire_client_set_text(
                 change(client, |builder, _| Ok(builder.proxy(proxy)))
             }
             () if is(t::HIGHWIRE_CLIENT_UNIX_SOCKET) => change(client, |builder, _| Ok(builder.unix_socket(value))),
-            () if is(t::HIGHWIRE_CLIENT_ROOT_FILE) => root_file(client, value),
+            () if is(t::HIGHWIRE_CLIENT_ROOT_FILE) => change_tls(client, |tls| tls.root_file(value)),
+            () if is(t::HIGHWIRE_CLIENT_IDENTITY_FILE) => change_tls(client, |tls| tls.identity_files(value, value)),
             () => failed(HIGHWIRE_INVALID_ARGUMENT, format!("{option} is not a highwire_client_text")),
         }
     })
 }
 
 #[cfg(feature = "tls")]
-fn root_file(client: highwire_client, path: &str) -> Result<(), Failed> {
+fn change_tls(
+    client: highwire_client,
+    act: impl FnOnce(highwire::tls::ClientTls) -> highwire::tls::ClientTls,
+) -> Result<(), Failed> {
     change(client, |builder, tls| {
-        *tls = Some(tls.take().unwrap_or_default().root_file(path));
+        *tls = Some(act(tls.take().unwrap_or_default()));
         Ok(builder)
     })
 }
 
+/// The settings that a library without TLS does not have.
 #[cfg(not(feature = "tls"))]
-fn root_file(_: highwire_client, _: &str) -> Result<(), Failed> {
+struct NoTls;
+
+#[cfg(not(feature = "tls"))]
+impl NoTls {
+    fn root_file(self, _: &str) -> NoTls {
+        self
+    }
+
+    fn identity_files(self, _: &str, _: &str) -> NoTls {
+        self
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+fn change_tls(_: highwire_client, _: impl FnOnce(NoTls) -> NoTls) -> Result<(), Failed> {
     failed(highwire_result::HIGHWIRE_UNSUPPORTED, "this library was built without TLS")
 }
 

@@ -9,7 +9,7 @@ use crate::handles::{kind_bits, missing};
 use crate::request::{Data, highwire_request, highwire_string};
 use crate::result::{Failed, HIGHWIRE_WRONG_STATE, failed};
 use bytes::Bytes;
-use highwire::{BodyUse, Request, Response};
+use highwire::{BodyUse, Request, Response, StatusCode};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
@@ -22,8 +22,19 @@ pub(crate) struct Handler {
     pub(crate) function: unsafe extern "C" fn(highwire_request, *mut c_void),
     pub(crate) data: Data,
     pub(crate) body: BodyUse,
-    /// True if each request is deferred before the function is called.
-    pub(crate) defers: bool,
+    /// What happens to the request before the function is called and after it.
+    pub(crate) role: Role,
+}
+
+/// Why the program gets a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// To answer it, now or later.
+    Answers,
+    /// To answer it later: it is deferred before the function is called.
+    AnswersLater,
+    /// To look at it before its handler, or to answer it at once.
+    Looks,
 }
 
 /// The request whose handler runs.
@@ -35,10 +46,11 @@ pub(crate) struct Current {
     /// The request's copy, if it was deferred.
     pub(crate) deferred: Option<Arc<Deferred>>,
     pub(crate) body_use: BodyUse,
+    role: Role,
     /// The whole body, after it was taken from the request.
     body: Option<Bytes>,
     /// Decoded values that were given to the handler.
-    decoded: Vec<Box<str>>,
+    decoded: Vec<Box<[u8]>>,
     previous: *mut Current,
 }
 
@@ -54,7 +66,7 @@ const KIND: u64 = kind_bits::<highwire_request>();
 /// The numbers that a thread takes at a time.
 const BLOCK: u64 = 1 << 16;
 
-fn next_handle() -> highwire_request {
+pub(crate) fn next_handle() -> highwire_request {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NUMBERS.with(|numbers| {
         let (mut next, mut end) = numbers.get();
@@ -67,7 +79,7 @@ fn next_handle() -> highwire_request {
     })
 }
 
-/// Calls the program's handler for a request. Returns the answer, or `None` if the request was deferred.
+/// Calls the program's handler for a request. Returns the answer, or `None` if the request was deferred, or only looked at.
 pub(crate) fn call(handler: &Handler, request: &mut Request<'_>) -> Option<Response> {
     let mut current = Current {
         handle: next_handle(),
@@ -75,11 +87,12 @@ pub(crate) fn call(handler: &Handler, request: &mut Request<'_>) -> Option<Respo
         answer: None,
         deferred: None,
         body_use: handler.body,
+        role: handler.role,
         body: None,
         decoded: Vec::new(),
         previous: CURRENT.get(),
     };
-    if handler.defers
+    if handler.role == Role::AnswersLater
         && let Err(response) = current.defer()
     {
         return Some(response);
@@ -92,7 +105,7 @@ pub(crate) fn call(handler: &Handler, request: &mut Request<'_>) -> Option<Respo
     // SAFETY: `place` points to `current`, which nothing else uses now.
     let current = unsafe { &mut *place };
     CURRENT.set(current.previous);
-    if current.answer.is_none() && current.deferred.is_none() {
+    if current.answer.is_none() && current.deferred.is_none() && handler.role != Role::Looks {
         // The program will answer later on this thread.
         if let Err(response) = current.defer() {
             return Some(response);
@@ -112,6 +125,9 @@ impl Current {
     fn defer(&mut self) -> Result<Arc<Deferred>, Response> {
         if let Some(deferred) = &self.deferred {
             return Ok(deferred.clone());
+        }
+        if self.role == Role::Looks {
+            return Err(Response::new(StatusCode::INTERNAL_SERVER_ERROR));
         }
         let (handle, body_use, body) = (self.handle, self.body_use, self.body.take());
         let deferred = deferred::keep(handle, self.request(), body_use, body)?;
@@ -135,9 +151,9 @@ impl Current {
     }
 
     /// Keeps a decoded value until the handler returns.
-    pub(crate) fn keep(&mut self, value: String) -> highwire_string {
-        self.decoded.push(value.into_boxed_str());
-        self.decoded.last().map_or(highwire_string::NONE, |value| highwire_string::of(value.as_bytes()))
+    pub(crate) fn keep(&mut self, value: impl Into<Vec<u8>>) -> highwire_string {
+        self.decoded.push(value.into().into_boxed_slice());
+        self.decoded.last().map_or(highwire_string::NONE, |value| highwire_string::of(value))
     }
 }
 
@@ -182,6 +198,14 @@ pub(crate) fn handle_of_current(handle: highwire_request) -> bool {
 /// Returns a deferred request by its handle, which `with_current` did not find.
 pub(crate) fn deferred_request(handle: highwire_request) -> Result<Arc<Deferred>, Failed> {
     deferred::get(handle).ok_or_else(|| missing(handle))
+}
+
+/// Returns how the route of a request takes its body.
+pub(crate) fn body_use(handle: highwire_request) -> Result<BodyUse, Failed> {
+    match with_current(handle, |current| current.body_use) {
+        Some(body_use) => Ok(body_use),
+        None => Ok(deferred_request(handle)?.body_use),
+    }
 }
 
 /// Returns the deferred request of a handle, and defers it first if its handler runs on this thread.

@@ -1,12 +1,15 @@
 //! Requests that are answered later: a copy of the head and the body, and the right to answer.
 
+use crate::hooks::Context;
 use crate::receive;
 use crate::request::{highwire_request, highwire_string, peer_text};
 use bytes::Bytes;
 use highwire::{BodyUse, FromRequest, Reply, Request, Response};
+use highwire_engine::ClientCertificate;
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A part of the copy, as positions in its text.
 type Part = (u32, u32);
@@ -34,7 +37,13 @@ pub(crate) struct Deferred {
     pub(crate) is_secure: bool,
     /// How the route takes the body.
     pub(crate) body_use: BodyUse,
+    /// The value of the program, once there is one.
+    pub(crate) context: OnceLock<Context>,
+    /// The client's certificate.
+    pub(crate) certificate: Option<ClientCertificate>,
     reply: Mutex<Option<Reply>>,
+    /// True if the client has left during an answer in parts.
+    is_gone: AtomicBool,
     /// Decoded values that were given to the program.
     decoded: Mutex<Vec<Box<str>>>,
 }
@@ -68,22 +77,15 @@ pub(crate) fn keep(
     if body_use == BodyUse::Parts {
         receive::keep(handle, request.take_parts()?);
     }
-    let mut head = HeadCopy::default();
-    head.copy(request);
-    let deferred = Deferred {
-        head,
-        params: request.params().iter().map(|(name, value)| (name.to_string(), value)).collect(),
-        body,
-        peer: peer_text(request.peer()),
-        version: request.version(),
-        is_secure: request.is_secure(),
-        body_use,
-        reply: Mutex::new(Some(Reply::from_request(request)?)),
-        decoded: Mutex::default(),
-    };
-    let deferred = Arc::new(deferred);
-    map(handle).insert(handle, deferred.clone());
+    let reply = Reply::from_request(request)?;
+    let deferred = Arc::new(Deferred { body, body_use, reply: Mutex::new(Some(reply)), ..Deferred::copy(request) });
+    insert(handle, deferred.clone());
     Ok(deferred)
+}
+
+/// Adds a copy to the table.
+pub(crate) fn insert(handle: highwire_request, deferred: Arc<Deferred>) {
+    map(handle).insert(handle, deferred);
 }
 
 /// Returns a deferred request.
@@ -91,11 +93,43 @@ pub(crate) fn get(handle: highwire_request) -> Option<Arc<Deferred>> {
     map(handle).get(&handle).cloned()
 }
 
+/// Returns the right to answer a deferred request, which stays in its table, so that its body can still be read.
+pub(crate) fn take_reply(handle: highwire_request) -> Option<Reply> {
+    get(handle)?.reply.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
 /// Removes a deferred request, and returns the right to answer it. The handle is invalid from now on.
 pub(crate) fn take(handle: highwire_request) -> Option<Reply> {
-    let deferred = map(handle).remove(&handle)?;
+    let reply = take_reply(handle)?;
+    remove(handle);
+    Some(reply)
+}
+
+/// Removes a request after its answer in parts, whether the program has ended that or its client has left. If the client has left while
+/// the program waits for a part of the body, the program is told first: [`end_body`].
+pub(crate) fn end_stream(handle: highwire_request, by_program: bool) {
+    if !by_program
+        && receive::is_awaited(handle)
+        && let Some(deferred) = get(handle)
+    {
+        deferred.is_gone.store(true, Ordering::Relaxed);
+    } else {
+        remove(handle);
+    }
+}
+
+/// Removes a request whose client has left during its answer, after the program was told that no more of its body comes.
+pub(crate) fn end_body(handle: highwire_request) {
+    if get(handle).is_some_and(|deferred| deferred.is_gone()) {
+        remove(handle);
+    }
+}
+
+/// Removes a deferred request, whose strings end here.
+pub(crate) fn remove(handle: highwire_request) {
+    let removed = map(handle).remove(&handle);
     receive::forget(handle);
-    deferred.reply.lock().unwrap_or_else(PoisonError::into_inner).take()
+    drop(removed);
 }
 
 impl HeadCopy {
@@ -170,6 +204,26 @@ impl Deref for Deferred {
 }
 
 impl Deferred {
+    /// Returns a copy of a request without its body, and without the right to answer it.
+    pub(crate) fn copy(request: &mut Request<'_>) -> Deferred {
+        let mut head = HeadCopy::default();
+        head.copy(request);
+        Deferred {
+            head,
+            params: request.params().iter().map(|(name, value)| (name.to_string(), value)).collect(),
+            body: Bytes::new(),
+            peer: peer_text(request.peer()),
+            version: request.version(),
+            is_secure: request.is_secure(),
+            body_use: BodyUse::None,
+            context: Context::of(request).map_or_else(OnceLock::new, OnceLock::from),
+            certificate: request.tls().and_then(|tls| tls.client),
+            reply: Mutex::new(None),
+            is_gone: AtomicBool::new(false),
+            decoded: Mutex::default(),
+        }
+    }
+
     pub(crate) fn param(&self, name: &str) -> Option<highwire_string> {
         let found = self.params.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| highwire_string::of(value.as_bytes()))
@@ -183,8 +237,18 @@ impl Deferred {
         string
     }
 
-    /// Returns true if the client still waits for the answer.
+    /// Returns true if the client has left during an answer in parts.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if the program has not begun to answer.
+    pub(crate) fn has_reply(&self) -> bool {
+        self.reply.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Returns true if the client still waits for the answer, or gets it in parts.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.reply.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Reply::is_wanted)
+        self.reply.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_none_or(Reply::is_wanted)
     }
 }

@@ -44,6 +44,7 @@ handles! {
     9 "client" crate::client::highwire_client;
     10 "call" crate::calls::highwire_call;
     11 "reply" crate::replies::highwire_reply;
+    12 "set of TLS settings" crate::tls::highwire_tls;
 }
 
 /// Returns the bits of a handle that say its kind.

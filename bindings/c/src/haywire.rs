@@ -8,7 +8,7 @@ mod heads;
 mod left;
 mod settings;
 
-use crate::current::{Handler, handle_of_current, with_request};
+use crate::current::{Handler, Role, handle_of_current, with_request};
 use crate::deferred;
 use crate::log::complain;
 use crate::request::{Data, highwire_request};
@@ -342,7 +342,7 @@ fn call(
         function: inner,
         data: Data(ptr::from_ref(&handler).cast_mut().cast()),
         body: BodyUse::Whole,
-        defers: false,
+        role: Role::Answers,
     };
     crate::current::call(&handler, request)
 }

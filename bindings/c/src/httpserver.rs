@@ -201,7 +201,7 @@ fn read_chunk(request: *mut http_request_s, callback: unsafe extern "C" fn(*mut 
             connections::call_back(number, handle, callback, |connection| connection.chunk = chunk);
         }),
         Chunks::Parts => {
-            let Some(mut waiting) = receive::take(handle) else { return };
+            let Ok(mut waiting) = receive::take(handle) else { return };
             spawner.spawn(async move {
                 let part = waiting.body.next().await;
                 receive::keep(handle, waiting.body);

@@ -3,7 +3,7 @@
 use crate::current::defer;
 use crate::request::{Data, highwire_request};
 use crate::result::{
-    HIGHWIRE_GONE, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD, failed, guarded, highwire_result,
+    Failed, HIGHWIRE_GONE, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD, failed, guarded, highwire_result,
 };
 use bytes::Bytes;
 use highwire::body::BodyError;
@@ -66,10 +66,11 @@ pub(crate) fn forget(handle: highwire_request) {
 }
 
 /// Asks for the next part of a request's body, whose route takes it in parts. The callback is called once, later, on the
-/// worker's thread. Ask again for the next part, in the callback or later; until then the client must wait once a buffer
+/// worker's thread, unless the program answers the request before that or ends its stream. Ask again for the next part, in the callback or later; until then the client must wait once a buffer
 /// is full.
 ///
-/// The request is deferred, so it must be answered later.
+/// The request is deferred, so it must be answered later. It may be answered by `highwire_respond_stream` before its body has ended; the
+/// rest of the body can then be read until the stream has ended.
 ///
 /// # Safety
 /// `callback` must be a function of its type.
@@ -82,15 +83,14 @@ pub unsafe extern "C" fn highwire_request_read(
     guarded(|| {
         let Some(callback) = callback else { return crate::result::null("callback") };
         let data = Data(data);
-        if defer(request)?.body_use != BodyUse::Parts {
+        let deferred = defer(request)?;
+        if deferred.body_use != BodyUse::Parts {
             return failed(HIGHWIRE_WRONG_STATE, "the route does not take the body in parts");
         }
-        let taken = BODIES.with_borrow_mut(|bodies| bodies.get_mut(&request).map(Option::take));
-        let mut waiting = match taken {
-            Some(Some(waiting)) => waiting,
-            Some(None) => return failed(HIGHWIRE_WRONG_STATE, "another call waits for a part already"),
-            None => return failed(HIGHWIRE_WRONG_THREAD, "only the request's worker may read its body"),
-        };
+        if deferred.is_gone() {
+            return failed(HIGHWIRE_GONE, "the client is gone");
+        }
+        let mut waiting = take(request)?;
         let Some(spawner) = waiting.spawner.clone() else {
             return failed(HIGHWIRE_WRONG_THREAD, "the body was received without a worker");
         };
@@ -102,14 +102,24 @@ pub unsafe extern "C" fn highwire_request_read(
             }
             keep_for(request, waiting);
             tell(request, part, callback, data);
+            crate::deferred::end_body(request);
         });
         Ok(())
     })
 }
 
+/// Returns true if the program waits for a part of a body of this worker.
+pub(crate) fn is_awaited(handle: highwire_request) -> bool {
+    BODIES.try_with(|bodies| matches!(bodies.borrow().get(&handle), Some(None))).unwrap_or(false)
+}
+
 /// Takes the body of a deferred request, on its worker's thread.
-pub(crate) fn take(handle: highwire_request) -> Option<Waiting> {
-    BODIES.with_borrow_mut(|bodies| bodies.get_mut(&handle).and_then(Option::take))
+pub(crate) fn take(handle: highwire_request) -> Result<Waiting, Failed> {
+    match BODIES.with_borrow_mut(|bodies| bodies.get_mut(&handle).map(Option::take)) {
+        Some(Some(waiting)) => Ok(waiting),
+        Some(None) => failed(HIGHWIRE_WRONG_STATE, "another call waits for a part already"),
+        None => failed(HIGHWIRE_WRONG_THREAD, "only the request's worker may read its body"),
+    }
 }
 
 fn tell(

@@ -1,14 +1,11 @@
 //! Requests as a program's handler sees them: the functions that read them.
 
-use crate::current::{Current, defer, deferred_request, handle_of_current, with_current};
+use crate::current::{Current, body_use, defer, deferred_request, handle_of_current, with_current};
 use crate::deferred::Deferred;
 use crate::result::{
-    Failed, HIGHWIRE_GONE, HIGHWIRE_NOT_FOUND, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, failed, give, guarded,
-    highwire_result, text,
+    Failed, HIGHWIRE_GONE, HIGHWIRE_NOT_FOUND, HIGHWIRE_WRONG_STATE, failed, give, guarded, highwire_result, text,
 };
 use highwire::{BodyUse, Peer, Request};
-use percent_encoding::percent_decode_str;
-use std::borrow::Cow;
 use std::ffi::{c_char, c_void};
 use std::ptr;
 
@@ -37,6 +34,18 @@ impl highwire_string {
     pub(crate) fn of(bytes: &[u8]) -> highwire_string {
         highwire_string { data: bytes.as_ptr().cast(), length: bytes.len() }
     }
+
+    /// Returns the bytes.
+    ///
+    /// # Safety
+    /// They live as long as they are used.
+    pub(crate) unsafe fn bytes<'b>(self) -> &'b [u8] {
+        if self.data.is_null() {
+            return &[];
+        }
+        // SAFETY: the library has made the string of a slice, and the caller promises that it still lives.
+        unsafe { std::slice::from_raw_parts(self.data.cast(), self.length) }
+    }
 }
 
 /// Handles a request. `data` is what was given with the route. The handler answers with `highwire_respond` or another
@@ -63,7 +72,7 @@ pub(crate) fn any_part<R>(
 }
 
 /// Finds a part of a request: in the borrowed one, or in the copy of a deferred one.
-fn part<R>(
+pub(crate) fn part<R>(
     handle: highwire_request,
     borrowed: impl FnOnce(&mut Current) -> Option<R>,
     kept: impl FnOnce(&Deferred) -> Option<R>,
@@ -81,12 +90,8 @@ fn part<R>(
 }
 
 /// Checks that the route of a request takes its body whole.
-fn check_whole(handle: highwire_request) -> Result<(), Failed> {
-    let body_use = match with_current(handle, |current| current.body_use) {
-        Some(body_use) => body_use,
-        None => deferred_request(handle)?.body_use,
-    };
-    if body_use == BodyUse::Whole {
+pub(crate) fn check_whole(handle: highwire_request) -> Result<(), Failed> {
+    if body_use(handle)? == BodyUse::Whole {
         return Ok(());
     }
     failed(HIGHWIRE_WRONG_STATE, "the route does not take the body whole: it needs HIGHWIRE_BODY_WHOLE")
@@ -113,7 +118,7 @@ unsafe fn give_part(
 ///
 /// # Safety
 /// `name` must be NULL or end with a NUL; `out` must be NULL or point to a `highwire_string`.
-unsafe fn give_named_part(
+pub(crate) unsafe fn give_named_part(
     out: *mut highwire_string,
     request: highwire_request,
     name: *const c_char,
@@ -132,7 +137,7 @@ unsafe fn give_named_part(
     })
 }
 
-fn string(text: &str) -> Option<highwire_string> {
+pub(crate) fn string(text: &str) -> Option<highwire_string> {
     Some(highwire_string::of(text.as_bytes()))
 }
 
@@ -268,147 +273,6 @@ pub unsafe extern "C" fn highwire_request_header_at(
     })
 }
 
-/// Gives the decoded value of a parameter of the route's path, such as `id` of `/users/{id}`, or `HIGHWIRE_NOT_FOUND`.
-///
-/// # Safety
-/// As [`highwire_request_header`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn highwire_request_param(
-    request: highwire_request,
-    name: *const c_char,
-    out: *mut highwire_string,
-) -> highwire_result {
-    // SAFETY: as the caller promises.
-    unsafe {
-        give_named_part(
-            out,
-            request,
-            name,
-            |current, name| {
-                let value = current.request().params().get(name)?;
-                Some(current.keep(value))
-            },
-            |deferred, name| deferred.param(name),
-        )
-    }
-}
-
-/// Gives the decoded value of the first parameter of that name in the query, or `HIGHWIRE_NOT_FOUND`, also if the
-/// value is not UTF-8. A name without a value has an empty one.
-///
-/// # Safety
-/// As [`highwire_request_header`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn highwire_request_query_param(
-    request: highwire_request,
-    name: *const c_char,
-    out: *mut highwire_string,
-) -> highwire_result {
-    // SAFETY: as the caller promises.
-    unsafe {
-        give_named_part(
-            out,
-            request,
-            name,
-            |current, name| {
-                let value = form_value(current.request().query()?, name)?;
-                Some(current.keep(value))
-            },
-            |deferred, name| Some(deferred.keep(form_value(deferred.query()?, name)?)),
-        )
-    }
-}
-
-/// Gives the decoded value of the first field of that name in a body of `application/x-www-form-urlencoded`, or
-/// `HIGHWIRE_NOT_FOUND`. Returns `HIGHWIRE_WRONG_STATE` if the route does not take the body whole.
-///
-/// # Safety
-/// As [`highwire_request_header`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn highwire_request_form_param(
-    request: highwire_request,
-    name: *const c_char,
-    out: *mut highwire_string,
-) -> highwire_result {
-    let checked = guarded(|| check_whole(request));
-    if checked != HIGHWIRE_OK {
-        return checked;
-    }
-    let is_form = |content_type: Option<&[u8]>| {
-        let essence = content_type.unwrap_or_default().split(|&byte| byte == b';').next().unwrap_or_default();
-        essence.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
-    };
-    // SAFETY: as the caller promises.
-    unsafe {
-        give_named_part(
-            out,
-            request,
-            name,
-            |current, name| {
-                let body = current.body();
-                let body =
-                    std::str::from_utf8(&body).ok().filter(|_| is_form(current.request().header("content-type")))?;
-                let value = form_value(body, name)?;
-                Some(current.keep(value))
-            },
-            |deferred, name| {
-                let body =
-                    std::str::from_utf8(&deferred.body).ok().filter(|_| is_form(deferred.header("content-type")))?;
-                Some(deferred.keep(form_value(body, name)?))
-            },
-        )
-    }
-}
-
-/// Gives the value of a cookie, without the quotes around it, or `HIGHWIRE_NOT_FOUND`.
-///
-/// # Safety
-/// As [`highwire_request_header`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn highwire_request_cookie(
-    request: highwire_request,
-    name: *const c_char,
-    out: *mut highwire_string,
-) -> highwire_result {
-    // SAFETY: as the caller promises.
-    unsafe {
-        give_named_part(
-            out,
-            request,
-            name,
-            |current, name| {
-                let mut lines = current.request().headers().filter(|(field, _)| field.eq_ignore_ascii_case("cookie"));
-                lines.find_map(|(_, value)| cookie(value, name)).map(highwire_string::of)
-            },
-            |deferred, name| {
-                let mut lines = deferred.headers().filter(|(field, _)| field.eq_ignore_ascii_case("cookie"));
-                lines.find_map(|(_, value)| cookie(value, name)).map(highwire_string::of)
-            },
-        )
-    }
-}
-
-fn cookie<'v>(line: &'v [u8], name: &str) -> Option<&'v [u8]> {
-    line.split(|&byte| byte == b';').find_map(|pair| {
-        let at = pair.iter().position(|&byte| byte == b'=')?;
-        let value = pair[at + 1..].trim_ascii();
-        let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
-        (pair[..at].trim_ascii() == name.as_bytes()).then_some(value)
-    })
-}
-
-/// Returns the decoded value of a name in urlencoded pairs.
-fn form_value(pairs: &str, name: &str) -> Option<String> {
-    let decoded = |text: &str| -> Option<String> {
-        let text: Cow<'_, str> = if text.contains('+') { text.replace('+', " ").into() } else { text.into() };
-        percent_decode_str(&text).decode_utf8().ok().map(Cow::into_owned)
-    };
-    pairs.split('&').find_map(|pair| {
-        let (its, value) = pair.split_once('=').unwrap_or((pair, ""));
-        if decoded(its)? == name { decoded(value) } else { None }
-    })
-}
-
 /// Gives the body of a request. It is empty if there is none. Returns `HIGHWIRE_WRONG_STATE` if the route does not take it whole.
 ///
 /// # Safety
@@ -518,28 +382,4 @@ pub extern "C" fn highwire_request_is_wanted(request: highwire_request) -> highw
         }
         failed(HIGHWIRE_GONE, "the client is gone, or a time limit has passed")
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pairs_are_decoded() {
-        for (pairs, name, expected) in [
-            ("a=1&b=2", "b", Some("2")),
-            ("a=1&a=2", "a", Some("1")),
-            ("a", "a", Some("")),
-            ("a%20b=c+d%21", "a b", Some("c d!")),
-            ("a=%ff", "a", None),
-            ("", "a", None),
-        ] {
-            assert_eq!(form_value(pairs, name).as_deref(), expected, "{pairs}");
-        }
-        for (line, name, expected) in
-            [("a=1; b=2", "b", Some("2")), ("a=\"x\"", "a", Some("x")), ("aa=1", "a", None), ("a", "a", None)]
-        {
-            assert_eq!(cookie(line.as_bytes(), name), expected.map(str::as_bytes), "{line}");
-        }
-    }
 }

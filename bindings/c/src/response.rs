@@ -3,13 +3,14 @@
 use crate::current::with_current;
 use crate::deferred;
 use crate::handles::{Table, missing};
-use crate::request::highwire_request;
+use crate::request::{highwire_request, highwire_string};
 use crate::result::{
-    Failed, HIGHWIRE_GONE, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_WRONG_STATE, bytes, failed, give, guarded,
-    highwire_result, text,
+    Failed, HIGHWIRE_GONE, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_NOT_FOUND, HIGHWIRE_WRONG_STATE, bytes, failed, give,
+    guarded, highwire_result, text, text_or_none,
 };
 use bytes::Bytes;
-use highwire::{HeaderName, HeaderValue, IntoResponse, Response, StatusCode, header};
+use highwire::{HeaderName, HeaderValue, IntoResponse, Reply, Response, StatusCode, header};
+use highwire_engine::response::Content;
 use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,7 +27,8 @@ pub(crate) struct Draft {
     status: StatusCode,
     fields: Vec<(HeaderName, HeaderValue)>,
     trailers: Vec<(HeaderName, HeaderValue)>,
-    body: Bytes,
+    /// The body. A response that a hook changes keeps its own if this is `None`.
+    body: Option<Bytes>,
     closes: bool,
     /// The body in parts, in place of `body`.
     pub(crate) stream: Option<crate::stream::Reading>,
@@ -38,6 +40,11 @@ pub(crate) struct Draft {
 pub(crate) type LateTrailers = Arc<Mutex<Vec<(HeaderName, HeaderValue)>>>;
 
 static DRAFTS: Table<highwire_response, Mutex<Draft>> = Table::new();
+
+/// Adds a draft to the table.
+pub(crate) fn add_draft(draft: Draft) -> highwire_response {
+    DRAFTS.add(Arc::new(Mutex::new(draft)))
+}
 
 impl Draft {
     pub(crate) fn new(status: u32) -> Result<Draft, Failed> {
@@ -56,7 +63,7 @@ impl Draft {
             status,
             fields: Vec::new(),
             trailers: Vec::new(),
-            body: Bytes::new(),
+            body: None,
             closes: false,
             stream: None,
             late_trailers: None,
@@ -74,13 +81,51 @@ impl Draft {
         Ok(())
     }
 
+    /// Replaces the header fields of a name. Without a value they are removed.
+    pub(crate) fn set_header(&mut self, name: &str, value: Option<&[u8]>) -> Result<(), Failed> {
+        let (its, _) = field(name, value.unwrap_or_default())?;
+        if its == header::CONNECTION {
+            self.closes = false;
+        }
+        // The first one keeps its place.
+        let at = self.fields.iter().position(|(known, _)| *known == its);
+        self.fields.retain(|(known, _)| *known != its);
+        let Some(value) = value else { return Ok(()) };
+        self.add_header(name, value)?;
+        if let Some(at) = at
+            && let Some(field) = self.fields.pop()
+        {
+            self.fields.insert(at, field);
+        }
+        Ok(())
+    }
+
+    /// Returns what a hook may change of a response.
+    pub(crate) fn of_response(response: &Response) -> Draft {
+        let fields = response.headers();
+        let fields = fields.filter_map(|(name, value)| Some((name.clone(), HeaderValue::from_bytes(value).ok()?)));
+        Draft { fields: fields.collect(), ..Draft::of(response.status()) }
+    }
+
+    /// Changes a response as a hook wants.
+    pub(crate) fn change(self, response: &mut Response) {
+        let mut changed = std::mem::replace(response, Response::new(self.status));
+        changed.remove_header(&header::CONTENT_TYPE);
+        changed.set_status(self.status);
+        *changed.own_headers() = self.fields;
+        if let Some(body) = self.body {
+            *changed.content_mut() = Content::Bytes(body);
+        }
+        *response = if self.closes { changed.and_close() } else { changed };
+    }
+
     /// Returns the header fields, and true if the connection shall close.
     pub(crate) fn into_fields(self) -> (Vec<(HeaderName, HeaderValue)>, bool) {
         (self.fields, self.closes)
     }
 
     pub(crate) fn set_body(&mut self, body: Bytes) {
-        self.body = body;
+        self.body = Some(body);
     }
 
     pub(crate) fn set_closes(&mut self, closes: bool) {
@@ -116,8 +161,10 @@ impl IntoResponse for Draft {
                 response.remove_header(&header::CONTENT_TYPE);
                 response
             }
-            None if body.is_empty() => Response::new(status),
-            None => without_type(body),
+            None => match body {
+                Some(body) if !body.is_empty() => without_type(body),
+                _ => Response::new(status),
+            },
         };
         response.set_status(status);
         *response.own_headers() = fields;
@@ -173,6 +220,21 @@ pub(crate) fn answer_with<T: Send + 'static>(
     let (Some(reply), Some(value)) = (deferred::take(request), value) else {
         return Err(missing(request));
     };
+    send(request, reply, value, make)
+}
+
+/// Answers a deferred request with a body in parts. The request's own body can still be read, until the response is dropped.
+pub(crate) fn answer_beside_body(request: highwire_request, draft: Draft) -> Result<(), Failed> {
+    let Some(reply) = deferred::take_reply(request) else { return Err(missing(request)) };
+    send(request, reply, draft, Draft::into_response)
+}
+
+fn send<T: Send + 'static>(
+    request: highwire_request,
+    reply: Reply,
+    value: T,
+    make: fn(T) -> Response,
+) -> Result<(), Failed> {
     if !reply.is_wanted() {
         return failed(HIGHWIRE_GONE, "the client is gone, or a time limit has passed");
     }
@@ -189,7 +251,9 @@ struct Later<T> {
 
 impl<T: Send> IntoResponse for Later<T> {
     fn into_response(self) -> Response {
-        crate::receive::forget(self.request);
+        if deferred::get(self.request).is_none() {
+            crate::receive::forget(self.request);
+        }
         (self.make)(self.value)
     }
 }
@@ -259,7 +323,7 @@ pub unsafe extern "C" fn highwire_response_new(status: u32, out: *mut highwire_r
         if out.is_null() {
             return crate::result::null("out");
         }
-        let handle = DRAFTS.add(Arc::new(Mutex::new(Draft::new(status)?)));
+        let handle = add_draft(Draft::new(status)?);
         // SAFETY: as the caller promises.
         unsafe { give(out, handle, "out") }
     })
@@ -296,7 +360,62 @@ pub unsafe extern "C" fn highwire_response_header(
     unsafe { add(response, name, value, Draft::add_header) }
 }
 
-/// Adds a trailer field, which follows a body that is sent in parts.
+/// Sets a header field in place of all fields of that name. NULL as the value removes them.
+///
+/// # Safety
+/// As [`highwire_response_header`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_response_set_header(
+    response: highwire_response,
+    name: *const c_char,
+    value: *const c_char,
+) -> highwire_result {
+    guarded(|| {
+        // SAFETY: as the caller promises.
+        let (name, value) = unsafe { (text(name, "name")?, text_or_none(value, "value")?) };
+        change(response, |draft| draft.set_header(name, value.map(str::as_bytes)))
+    })
+}
+
+/// Gives the status of a response.
+///
+/// # Safety
+/// `out` must be NULL or point to a `uint32_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_response_get_status(response: highwire_response, out: *mut u32) -> highwire_result {
+    guarded(|| {
+        change(response, |draft| {
+            // SAFETY: as the caller promises.
+            unsafe { give(out, draft.status.as_u16().into(), "out") }
+        })
+    })
+}
+
+/// Gives the value of the first header field of that name, or `HIGHWIRE_NOT_FOUND`. The case of the name does not matter. The string is
+/// valid until the response is changed, freed or given to a request, or until the hook that got the response returns.
+///
+/// # Safety
+/// `name` must be NULL or end with a NUL; `out` must be NULL or point to a `highwire_string`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_response_get_header(
+    response: highwire_response,
+    name: *const c_char,
+    out: *mut highwire_string,
+) -> highwire_result {
+    guarded(|| {
+        // SAFETY: as the caller promises.
+        let name = unsafe { text(name, "name") }?;
+        change(response, |draft| {
+            let Some((_, value)) = draft.fields.iter().find(|(its, _)| its.as_str().eq_ignore_ascii_case(name)) else {
+                return failed(HIGHWIRE_NOT_FOUND, format!("the response has no field {name:?}"));
+            };
+            // SAFETY: as the caller promises.
+            unsafe { give(out, highwire_string::of(value.as_bytes()), "out") }
+        })
+    })
+}
+
+/// Adds a trailer field, which follows a body that is sent in parts. The hooks of an app cannot add one.
 ///
 /// # Safety
 /// As [`highwire_response_header`].

@@ -44,6 +44,8 @@ pub enum highwire_result {
     HIGHWIRE_TIMED_OUT = 13,
     /// A call to another server has failed: it could not be reached, or its response is wrong.
     HIGHWIRE_FAILED = 14,
+    /// The library has refused the request, and answered it itself.
+    HIGHWIRE_REFUSED = 15,
 }
 
 pub(crate) use highwire_result::*;
@@ -136,7 +138,7 @@ pub extern "C" fn highwire_last_error() -> *const c_char {
 /// Returns the name of a result, such as `"HIGHWIRE_GONE"`. The text is constant.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_result_name(result: i32) -> *const c_char {
-    const NAMES: [&CStr; 15] = [
+    const NAMES: [&CStr; 16] = [
         c"HIGHWIRE_OK",
         c"HIGHWIRE_NULL",
         c"HIGHWIRE_INVALID_HANDLE",
@@ -152,6 +154,7 @@ pub extern "C" fn highwire_result_name(result: i32) -> *const c_char {
         c"HIGHWIRE_INTERNAL",
         c"HIGHWIRE_TIMED_OUT",
         c"HIGHWIRE_FAILED",
+        c"HIGHWIRE_REFUSED",
     ];
     usize::try_from(result).ok().and_then(|at| NAMES.get(at)).unwrap_or(&c"unknown").as_ptr()
 }
@@ -164,6 +167,15 @@ pub extern "C" fn highwire_version() -> *const c_char {
         Err(_) => panic!("the version has a NUL"),
     };
     VERSION.as_ptr()
+}
+
+/// Returns a text of the caller, or `None` for NULL.
+///
+/// # Safety
+/// As [`text`].
+pub(crate) unsafe fn text_or_none<'t>(pointer: *const c_char, name: &str) -> Result<Option<&'t str>, Failed> {
+    // SAFETY: as the caller promises.
+    if pointer.is_null() { Ok(None) } else { unsafe { text(pointer, name) }.map(Some) }
 }
 
 /// Returns a text of the caller.

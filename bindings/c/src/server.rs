@@ -6,6 +6,7 @@ use crate::result::{
     Failed, HIGHWIRE_NOT_FOUND, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD, engine, failed, give, guarded,
     highwire_result, null, text,
 };
+use crate::tls::{self, highwire_tls};
 use highwire::server::{Handle, Server, Stats};
 use std::ffi::{CString, c_char};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -176,19 +177,40 @@ pub unsafe extern "C" fn highwire_server_listen_tls(
     })
 }
 
-#[cfg(feature = "tls")]
+/// Listens on an address with TLS of these settings, which are freed, also if the call fails.
+///
+/// # Safety
+/// `address` must be NULL or end with a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_server_listen_tls_with(
+    server: highwire_server,
+    address: *const c_char,
+    tls: highwire_tls,
+) -> highwire_result {
+    guarded(|| {
+        let settings = tls::take(tls)?;
+        // SAFETY: as the caller promises.
+        let address = unsafe { text(address, "address") }?;
+        listen_with(server, address, settings)
+    })
+}
+
 fn listen_tls(server: highwire_server, address: &str, files: Option<(&str, &str)>) -> Result<(), Failed> {
-    use highwire::tls::TlsConfig;
-    let tls = match files {
-        Some((certificate, key)) => TlsConfig::new().certificate_files(certificate, key),
-        None => TlsConfig::new().self_signed(["localhost"]),
+    let settings = match files {
+        Some((certificate, key)) => tls::with_certificate(certificate, key)?,
+        None => tls::with_own_certificate("localhost")?,
     };
-    change(server, |server| server.listen_tls(address, tls))
+    listen_with(server, address, settings)
+}
+
+#[cfg(feature = "tls")]
+fn listen_with(server: highwire_server, address: &str, settings: tls::Settings) -> Result<(), Failed> {
+    change(server, |server| server.listen_tls(address, settings))
 }
 
 #[cfg(not(feature = "tls"))]
-fn listen_tls(_: highwire_server, _: &str, _: Option<(&str, &str)>) -> Result<(), Failed> {
-    failed(highwire_result::HIGHWIRE_UNSUPPORTED, "this library was built without TLS")
+fn listen_with(_: highwire_server, _: &str, _: tls::Settings) -> Result<(), Failed> {
+    tls::unsupported()
 }
 
 /// Returns the address with this index, from 0 on, with the port that was chosen, or NULL. The text is valid until the server

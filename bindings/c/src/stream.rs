@@ -4,6 +4,8 @@
 //! `HIGHWIRE_AGAIN`, and the worker calls the program when there is room again.
 
 use crate::backlog::Backlog;
+use crate::current::{body_use, defer};
+use crate::deferred;
 use crate::handles::Table;
 use crate::request::{Data, highwire_request};
 use crate::response::{self, Draft, highwire_response};
@@ -13,9 +15,9 @@ use crate::result::{
 };
 use bytes::Bytes;
 use futures_core::Stream;
-use highwire::Response;
 use highwire::body::BodyError;
 use highwire::client;
+use highwire::{BodyUse, Response};
 use std::ffi::c_void;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -90,6 +92,8 @@ fn gone<T>() -> Result<T, Failed> {
 pub(crate) struct Reading {
     writing: Arc<Writing>,
     handle: highwire_stream,
+    /// The request whose body may be read until this is dropped.
+    beside: Option<highwire_request>,
 }
 
 impl Reading {
@@ -159,8 +163,12 @@ impl Drop for Reading {
         queue.is_gone = !queue.is_complete(self.writing.length);
         let parts = queue.parts.discard();
         let is_cut = queue.is_gone && queue.ended.is_none() && queue.is_armed;
+        let is_ended = queue.ended.is_some();
         drop(queue);
         drop(parts);
+        if let Some(request) = self.beside {
+            deferred::end_stream(request, is_ended);
+        }
         if is_cut {
             self.writing.tell(self.handle, HIGHWIRE_GONE);
         }
@@ -171,6 +179,9 @@ impl Drop for Reading {
 /// if the call fails. `length` is the length of the body, or -1 if it is not known. `callback` may be NULL.
 ///
 /// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the client is gone.
+///
+/// If the route takes the body in parts, the request can be read with `highwire_request_read` until the stream has ended. The client may
+/// have to wait for that: a program that wants no more of the body ends the stream soon.
 ///
 /// # Safety
 /// `out` must be NULL or point to a `highwire_stream`; `callback` must be NULL or a function of its type that may be called
@@ -203,9 +214,15 @@ pub(crate) fn begin(
     callback: highwire_stream_callback,
     data: Data,
 ) -> Result<highwire_stream, Failed> {
-    let handle = open(length, callback, data, |reading| {
+    // The program may want to read the request's body while it answers.
+    let reads = body_use(request)? == BodyUse::Parts;
+    if reads && !defer(request)?.has_reply() {
+        return failed(HIGHWIRE_WRONG_STATE, "the request was answered already");
+    }
+    let handle = open(length, callback, data, |mut reading| {
+        reading.beside = reads.then_some(request);
         draft.stream = Some(reading);
-        response::answer(request, draft)
+        if reads { response::answer_beside_body(request, draft) } else { response::answer(request, draft) }
     })?;
     // Another thread may answer while the worker already drops the request.
     let is_gone = STREAMS.get(handle).is_ok_and(|writing| {
@@ -231,7 +248,7 @@ pub(crate) fn open(
     let queue = Queue { parts: Backlog::new(), taken: 0, ended: None, is_gone: false, is_armed: false };
     let writing = Arc::new(Writing { queue: Mutex::new(queue), callback, data, length });
     let handle = STREAMS.add(writing.clone());
-    if let Err(error) = place(Reading { writing, handle }) {
+    if let Err(error) = place(Reading { writing, handle, beside: None }) {
         let _ = STREAMS.remove(handle);
         return Err(error);
     }

@@ -11,8 +11,8 @@ use crate::handles::Table;
 use crate::request::{Data, highwire_request};
 use crate::response;
 use crate::result::{
-    Failed, HIGHWIRE_AGAIN, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD, bytes, failed,
-    guarded, highwire_result, null, text,
+    Failed, HIGHWIRE_AGAIN, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_REFUSED, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD,
+    bytes, failed, guarded, highwire_result, null, text_or_none,
 };
 use bytes::Bytes;
 use highwire::ws::{
@@ -401,7 +401,7 @@ impl<'s> Settings<'s> {
 /// `settings` and `out` may be NULL. The handle is also given to each call of `callback`, the first one after the handler has returned.
 ///
 /// If the request opens no WebSocket, or comes from a page of a foreign origin, the library answers it with an error, and returns
-/// `HIGHWIRE_INVALID_ARGUMENT`. After any other error the request is still to be answered, and the callback is never called. To look
+/// `HIGHWIRE_REFUSED`. After any other error the request is still to be answered, and the callback is never called. To look
 /// something up first, open the connection and close it with a code of your own, such as 4401. After `HIGHWIRE_OK`, the callback is called with `HIGHWIRE_WEBSOCKET_END` once, in any case.
 ///
 /// # Safety
@@ -463,8 +463,8 @@ pub unsafe extern "C" fn highwire_respond_websocket(
 
 /// Opens a WebSocket to another server by a call, in place of sending it. The call's method is GET. Its URL begins with `ws:`, `wss:`,
 /// `http:` or `https:`, or is relative to the client's. Its header fields are part of the handshake, except `Host`, `Upgrade` and
-/// `Sec-WebSocket-…`. Its timeout, 30 seconds by default, is that of the handshake. The call's handle is invalid from now on, unless
-/// `callback` is NULL. `settings` and `out` may be NULL. `origins` means nothing here: add a field `Origin` if the server wants one.
+/// `Sec-WebSocket-…`. Its timeout, 30 seconds by default, is that of the handshake. The call's handle is invalid from now on, also if this
+/// fails. `settings` and `out` may be NULL. `origins` means nothing here: add a field `Origin` if the server wants one.
 ///
 /// After `HIGHWIRE_OK`, the callback gets `HIGHWIRE_WEBSOCKET_OPEN`, or, if the WebSocket cannot be opened, only
 /// `HIGHWIRE_WEBSOCKET_END` with the code 1006 and the reason as text. `highwire_websocket_close` before that does not end the attempt:
@@ -483,10 +483,10 @@ pub unsafe extern "C" fn highwire_call_websocket(
     out: *mut highwire_websocket,
 ) -> highwire_result {
     guarded(|| {
+        let (place, connect) = calls::take_websocket(call)?;
         let Some(callback) = callback else { return null("callback") };
         // SAFETY: as the caller promises.
         let settings = unsafe { Settings::of(settings) };
-        let (place, connect) = calls::take_websocket(call)?;
         let connect = settings?.apply_to_client(connect);
         let mut ending = Ending::new(callback, Data(data));
         ending.is_armed = true;
@@ -514,14 +514,7 @@ fn refuse(request: highwire_request, response: Response) -> Result<(), Failed> {
     if !response::answer_here(request, || response) {
         return failed(HIGHWIRE_WRONG_STATE, "the request was answered or deferred already");
     }
-    failed(HIGHWIRE_INVALID_ARGUMENT, format!("the request opens no WebSocket here, and was answered with {status}"))
-}
-
-/// # Safety
-/// As [`text`].
-unsafe fn text_or_none<'t>(pointer: *const c_char, name: &str) -> Result<Option<&'t str>, Failed> {
-    // SAFETY: as the caller promises.
-    if pointer.is_null() { Ok(None) } else { unsafe { text(pointer, name) }.map(Some) }
+    failed(HIGHWIRE_REFUSED, format!("the request opens no WebSocket here, and was answered with {status}"))
 }
 
 /// Queues a message for the socket's peer.

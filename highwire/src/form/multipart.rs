@@ -214,6 +214,20 @@ pub(super) fn read_head(parser: &Parser, lines: &Bytes) -> Result<Head, Multipar
 }
 
 impl Multipart {
+    /// Makes a form of a body that a handler has taken itself, and of the value of its `Content-Type`. Its limits are the
+    /// defaults.
+    ///
+    /// # Errors
+    /// Returns the response to send if the media type is another one or has no boundary.
+    pub fn new(content_type: &[u8], body: Body) -> Result<Multipart, Response> {
+        let media_type = std::str::from_utf8(content_type).ok().and_then(MediaType::parse);
+        let Some(media_type) = media_type.filter(|media_type| media_type.is(MEDIA_TYPE)) else {
+            return Err(crate::media::unsupported(MEDIA_TYPE));
+        };
+        let parser = Parser::new(&boundary_of(&media_type)?, Limits::default()).ok_or_else(no_boundary)?;
+        Ok(Multipart { body, parser, in_part: false, ended: false })
+    }
+
     /// Replaces the limits. Call it before the first call of [`next`](Self::next).
     #[must_use]
     pub fn limited(mut self, limits: Limits) -> Multipart {

@@ -2,7 +2,7 @@
 
 use super::connections::{begin, call_back};
 use super::{RequestCallback, http_server_s};
-use crate::current::{Handler, defer, with_request_mut};
+use crate::current::{Handler, Role, defer, with_request_mut};
 use crate::embed::{self, highwire_loop};
 use crate::log::complain;
 use crate::receive;
@@ -310,7 +310,7 @@ fn listen(server: &Arc<Server>, address: &str) -> Result<(), Failed> {
             function: inner,
             data: Data(number as usize as *mut c_void),
             body: BodyUse::Parts,
-            defers: false,
+            role: Role::Answers,
         };
         crate::current::call(&handler, request)
     });
@@ -373,7 +373,7 @@ unsafe extern "C" fn inner(handle: highwire_request, data: *mut c_void) {
             if defer(handle).is_err() {
                 return;
             }
-            let Some(body) = receive::take(handle) else { return };
+            let Ok(body) = receive::take(handle) else { return };
             highwire::spawn(async move {
                 match body.body.collect(usize::try_from(length).unwrap_or(usize::MAX)).await {
                     Ok(mut body) => {

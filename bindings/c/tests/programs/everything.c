@@ -491,8 +491,9 @@ static void call(highwire_request request, void *data) {
         called->pauses = value.data[0] == 'p' ? 20 : value.data[0] == 's' ? -1 : value.data[0] == 'c' ? -2 : 0;
         EXPECT(highwire_call_on_part(call, count_part, called), HIGHWIRE_OK);
     }
-    EXPECT(highwire_call_wait(call, &reply), HIGHWIRE_WRONG_THREAD);
-    EXPECT(highwire_call_send(call, NULL, NULL), HIGHWIRE_NULL);
+    EXPECT(highwire_call_new(client, "GET", url, &other), HIGHWIRE_OK);
+    EXPECT(highwire_call_wait(other, &reply), HIGHWIRE_WRONG_THREAD);
+    EXPECT(highwire_call_send(other, was_called, called), HIGHWIRE_INVALID_HANDLE);
     EXPECT(highwire_call_cancel(call), HIGHWIRE_WRONG_STATE);
     EXPECT(highwire_call_pause(call), HIGHWIRE_WRONG_STATE);
     EXPECT(highwire_call_send(call, was_called, called), HIGHWIRE_OK);
@@ -553,8 +554,10 @@ static void open_relay(highwire_client client, const char *url, struct relay *re
     highwire_call call;
     highwire_websocket socket;
     EXPECT(highwire_call_new(client, "GET", "ftp://a/", &call), HIGHWIRE_INVALID_ARGUMENT);
-    EXPECT(highwire_call_new(client, "POST", url, &call), HIGHWIRE_OK);
+    EXPECT(highwire_call_new(client, "GET", url, &call), HIGHWIRE_OK);
     EXPECT(highwire_call_websocket(call, &settings, NULL, relay, &socket), HIGHWIRE_NULL);
+    EXPECT(highwire_call_free(call), HIGHWIRE_INVALID_HANDLE);
+    EXPECT(highwire_call_new(client, "POST", url, &call), HIGHWIRE_OK);
     EXPECT(highwire_call_websocket(call, &settings, relaying, relay, &socket), HIGHWIRE_INVALID_ARGUMENT);
     EXPECT(highwire_call_websocket(call, &settings, relaying, relay, &socket), HIGHWIRE_INVALID_HANDLE);
     EXPECT(highwire_call_new(client, "GET", url, &call), HIGHWIRE_OK);

@@ -1,0 +1,222 @@
+//! Hooks of an app: functions that see all requests, all answers and all errors. And the value that a program keeps for a request.
+
+use crate::app::{add_hook, change, highwire_app};
+use crate::current::{Handler, Role, call, next_handle, with_current};
+use crate::deferred::{self, Deferred};
+use crate::request::{Data, highwire_handler, highwire_request};
+use crate::response::{self, Draft, highwire_response};
+use crate::result::{HIGHWIRE_NOT_FOUND, failed, give, guarded, highwire_result, null};
+use highwire::middleware::Middleware;
+use highwire::{BodyUse, Request, Response};
+use std::ffi::{CString, c_char, c_void};
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Sees an answer before it is sent, and may change it: its status, its header fields, and its body. `request` can be read until the
+/// callback returns, without its body; it is answered already. `response` is valid until the callback returns.
+pub type highwire_response_hook =
+    Option<unsafe extern "C" fn(request: highwire_request, response: highwire_response, data: *mut c_void)>;
+
+/// Makes the answer to an error outside of handlers: `status`, such as 404, and `text`, a short reason, which ends with a NUL. `response`
+/// has the status, and is valid until the callback returns.
+pub type highwire_error_hook =
+    Option<unsafe extern "C" fn(status: u32, text: *const c_char, response: highwire_response, data: *mut c_void)>;
+
+/// Frees the value that a program keeps for a request. It may be called on any thread.
+pub type highwire_request_data_callback = Option<unsafe extern "C" fn(value: *mut c_void)>;
+
+/// Adds a hook that is called with each request that has a route, or goes to the fallback or to files, before its handler. It may read
+/// the request, but not its body, keep a value for the handler (`highwire_request_set_data`), and answer the request at once; then no
+/// later hook and no handler is called. It cannot defer the request. Hooks are called in the order in which they were added, on every
+/// worker's thread at the same time.
+///
+/// # Safety
+/// `hook` must be a function of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_app_on_request(
+    app: highwire_app,
+    hook: highwire_handler,
+    data: *mut c_void,
+) -> highwire_result {
+    guarded(|| {
+        let Some(function) = hook else { return null("hook") };
+        let handler = Handler { function, data: Data(data), body: BodyUse::None, role: Role::Looks };
+        add_hook(app, move |app| app.with(OnRequest(handler)))
+    })
+}
+
+struct OnRequest(Handler);
+
+impl Middleware for OnRequest {
+    type State = ();
+
+    fn before(&self, request: &mut Request<'_>) -> Result<(), Response> {
+        call(&self.0, request).map_or(Ok(()), Err)
+    }
+
+    fn after(&self, (): (), _: &mut Response) {}
+}
+
+/// Adds a hook that is called with each answer: those of handlers, of later hooks, of files, and of the app to requests without a route.
+/// It does not see answers to requests that the parser has refused. The hook that was added last is called first, and all of them before
+/// the answer is compressed.
+///
+/// # Safety
+/// `hook` must be a function of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_app_on_response(
+    app: highwire_app,
+    hook: highwire_response_hook,
+    data: *mut c_void,
+) -> highwire_result {
+    guarded(|| {
+        let Some(function) = hook else { return null("hook") };
+        let hook = OnResponse { function, data: Data(data) };
+        add_hook(app, move |app| app.with(hook))
+    })
+}
+
+struct OnResponse {
+    function: unsafe extern "C" fn(highwire_request, highwire_response, *mut c_void),
+    data: Data,
+}
+
+impl Middleware for OnResponse {
+    /// A copy of the request, which is gone when its answer is there.
+    type State = Arc<Deferred>;
+
+    fn before(&self, request: &mut Request<'_>) -> Result<Arc<Deferred>, Response> {
+        // The handler's value is then also the hook's.
+        Context::of_or_new(request);
+        Ok(Arc::new(Deferred::copy(request)))
+    }
+
+    fn after(&self, state: Arc<Deferred>, response: &mut Response) {
+        let (request, draft) = (next_handle(), response::add_draft(Draft::of_response(response)));
+        deferred::insert(request, state);
+        // SAFETY: the program has given the function as one of this type. It is C's and does not unwind.
+        unsafe { (self.function)(request, draft, self.data.0) };
+        deferred::remove(request);
+        // A hook that has freed the response leaves it as it was.
+        if let Ok(draft) = response::take(draft) {
+            draft.change(response);
+        }
+    }
+}
+
+/// Sets the hook that makes the answers to errors outside of handlers: requests without a route, malformed requests, bodies that are too
+/// long, time limits. Without it they are short texts.
+///
+/// # Safety
+/// `hook` must be a function of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_app_on_error(
+    app: highwire_app,
+    hook: highwire_error_hook,
+    data: *mut c_void,
+) -> highwire_result {
+    guarded(|| {
+        let Some(function) = hook else { return null("hook") };
+        let data = Data(data);
+        change(app, |app| {
+            app.on_error(move |status, text| {
+                // The whole value, which may be shared between threads.
+                let data = &data;
+                let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+                let draft = response::add_draft(Draft::of(status));
+                // SAFETY: the program has given the function as one of this type. It is C's and does not unwind. The text lives
+                // until it returns.
+                unsafe { function(status.as_u16().into(), text.as_ptr(), draft, data.0) };
+                response::take(draft).unwrap_or_else(|_| Draft::of(status))
+            })
+        })
+    })
+}
+
+/// The value of the program for a request, which lives as long as the request and its hooks.
+#[derive(Clone)]
+pub(crate) struct Context(Arc<Mutex<Value>>);
+
+struct Value {
+    data: Data,
+    release: highwire_request_data_callback,
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        if let Some(release) = self.release {
+            // SAFETY: the program has given the function as one of this type. It is C's and does not unwind.
+            unsafe { release(self.data.0) };
+        }
+    }
+}
+
+impl Context {
+    fn new() -> Context {
+        Context(Arc::new(Mutex::new(Value { data: Data(ptr::null_mut()), release: None })))
+    }
+
+    pub(crate) fn of(request: &mut Request<'_>) -> Option<Context> {
+        request.extensions().get::<Context>().cloned()
+    }
+
+    fn of_or_new(request: &mut Request<'_>) -> Context {
+        request.extensions().get_or_insert_with(Context::new).clone()
+    }
+
+    fn set(&self, value: Value) {
+        let old = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), value);
+        // This calls the program, without the lock.
+        drop(old);
+    }
+
+    fn get(&self) -> *mut c_void {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).data.0
+    }
+}
+
+/// Keeps a value for a request: for example what a hook has found out for the handlers. `release` may be NULL; it is called once with the
+/// value, when another value takes its place, or when the request has ended, also if its client has left.
+///
+/// # Safety
+/// `release` must be NULL or a function of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_request_set_data(
+    request: highwire_request,
+    value: *mut c_void,
+    release: highwire_request_data_callback,
+) -> highwire_result {
+    guarded(|| {
+        let context = match with_current(request, |current| Context::of_or_new(current.request())) {
+            Some(context) => {
+                // A request that was deferred before in this handler.
+                if let Some(deferred) = deferred::get(request) {
+                    let _ = deferred.context.set(context.clone());
+                }
+                context
+            }
+            None => crate::current::deferred_request(request)?.context.get_or_init(Context::new).clone(),
+        };
+        context.set(Value { data: Data(value), release });
+        Ok(())
+    })
+}
+
+/// Gives the value that was kept for a request, or `HIGHWIRE_NOT_FOUND`.
+///
+/// # Safety
+/// `out` must be NULL or point to a `void *`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_request_data(request: highwire_request, out: *mut *mut c_void) -> highwire_result {
+    guarded(|| {
+        let found = match with_current(request, |current| Context::of(current.request())) {
+            Some(found) => found,
+            None => crate::current::deferred_request(request)?.context.get().cloned(),
+        };
+        let Some(value) = found.map(|context| context.get()).filter(|value| !value.is_null()) else {
+            return failed(HIGHWIRE_NOT_FOUND, "no value is kept for the request");
+        };
+        // SAFETY: as the caller promises.
+        unsafe { give(out, value, "out") }
+    })
+}
