@@ -162,7 +162,11 @@ fn set_compresses(app: highwire_app, compresses: bool) -> Result<(), Failed> {
 
 #[cfg(not(feature = "compress"))]
 fn set_compresses(_: highwire_app, compresses: bool) -> Result<(), Failed> {
-    if compresses { failed(highwire_result::HIGHWIRE_UNSUPPORTED, "this library was built without compression") } else { Ok(()) }
+    if compresses {
+        failed(highwire_result::HIGHWIRE_UNSUPPORTED, "this library was built without compression")
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(feature = "compress")]

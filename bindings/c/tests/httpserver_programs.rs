@@ -52,6 +52,29 @@ fn ask(build: Build, mode: &str, wrapper: &[&str]) {
     let filled = send("GET /filled HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert!(filled.starts_with("HTTP/1.1 201 ") && filled.contains("x-thread: yes"), "{what}: {filled}");
     assert!(filled.ends_with("filled"), "{what}: {filled}");
+    // Another thread answers, before its handler returns, after that, or at the same time.
+    let mut client = Http1::new(connect(&address));
+    for count in 0..200 {
+        let target = if count % 4 == 0 { "/elsewhere/before" } else { "/elsewhere" };
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).expect("a request");
+        let answer = client.response().unwrap_or_else(|error| panic!("{what}: {target} {count}: {error}"));
+        assert_eq!((answer.status, answer.text()), (202, "from another thread"), "{what}");
+    }
+    // The answer to each chunk comes before the next chunk is sent.
+    let mut duplex = connect(&address);
+    let head = "POST /duplex HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+    duplex.write_all(head.as_bytes()).expect("a head");
+    for (wanted, next) in [("begin", "3\r\none\r\n"), ("one", "3\r\ntwo\r\n"), ("two", "0\r\n\r\n"), ("0\r\n\r\n", "")]
+    {
+        let mut got = String::new();
+        while !got.contains(wanted) {
+            let mut bytes = [0; 1024];
+            let count = duplex.read(&mut bytes).expect("bytes");
+            assert_ne!(count, 0, "{what}: the end behind {got:?}, before {wanted:?}");
+            got += &String::from_utf8_lossy(&bytes[..count]);
+        }
+        duplex.write_all(next.as_bytes()).expect("a chunk");
+    }
     let length = "POST /terminated HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello";
     assert!(send(length).ends_with("a NUL"), "{what}");
 

@@ -117,7 +117,8 @@ fn server(&(name, command): &(&str, &str)) -> Server {
 pub(super) fn prepare(root: &Path) -> Result<()> {
     super::build_programs(root)?;
     cargo_build(root, &["build", "-p", "highwire-cli", "--release", "--target-dir", "target"])?;
-    install::install(root, &root.join(FOLDER), install::Options::default())?;
+    let folder = root.join(FOLDER);
+    install::install(root, &folder, &folder, install::Options::default())?;
     GCC.ensure().map_err(Error::Failed)?;
     for name in ["hello", "haywire_hello", "httpserver_hello"] {
         let source = format!("bindings/c/examples/{name}.c");

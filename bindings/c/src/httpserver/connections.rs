@@ -1,5 +1,6 @@
 //! The connections of a thread, each with its request. Their numbers are the pointers that the program has.
 
+use super::elsewhere::Known;
 use super::server::Server;
 use super::{RequestCallback, http_request_s};
 use crate::deferred::HeadCopy;
@@ -48,6 +49,14 @@ pub(super) struct Connection {
     awaits_answer: bool,
     /// True if another connection has its slot.
     has_ended: bool,
+    /// What other threads know of it.
+    known: Arc<Known>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.known.forget();
+    }
 }
 
 /// The most copies of heads that a thread keeps for further requests, and the most bytes of each.
@@ -80,6 +89,7 @@ impl Connection {
     /// Records that the program has answered the request, and frees the parts of it.
     fn answered(&mut self) {
         self.awaits_answer = false;
+        self.known.set_answered();
         self.free();
         if let Some(head) = self.head.take().filter(|head| head.capacity() <= SPARE_HEAD_BYTES) {
             SPARE_HEADS_HERE.with_borrow_mut(|spare| {
@@ -88,6 +98,12 @@ impl Connection {
                 }
             });
         }
+    }
+
+    /// Sets whether the connection closes after the response.
+    pub(super) fn set_closes(&mut self, closes: bool) {
+        self.closes = closes;
+        self.known.set_closes(closes);
     }
 
     /// Frees the body of the request.
@@ -105,6 +121,8 @@ struct Connections {
     by_number: HashMap<u64, Connection>,
     /// The number of the connection in each slot of each server, so that a later connection in the slot ends the earlier one.
     by_slot: HashMap<(u32, u32), u64>,
+    /// Those that have ended before the program has answered.
+    unanswered: Vec<u64>,
 }
 
 thread_local! {
@@ -129,12 +147,22 @@ pub(super) fn begin(server: &Arc<Server>, id: SocketId, request: highwire_reques
         let ended = before.and_then(|before| {
             let ended = connections.by_number.get_mut(&before)?;
             ended.has_ended = true;
-            if ended.awaits_answer {
+            if ended.awaits_answer && !ended.known.is_answered() {
                 // The program may still read the request, whose copy is made before the engine's is dropped.
                 ended.head(|_| Some(()));
+                connections.unanswered.push(before);
                 return Some((ended.request, None));
             }
             connections.by_number.remove(&before).map(|ended| (ended.request, Some(ended)))
+        });
+        // Other threads may have answered some of these meanwhile.
+        let Connections { by_number, unanswered, .. } = &mut *connections;
+        unanswered.retain(|number| match by_number.get(number) {
+            Some(connection) if connection.known.is_answered() => {
+                by_number.remove(number);
+                false
+            }
+            found => found.is_some(),
         });
         let connection = connections.by_number.entry(number).or_insert_with(|| Connection {
             server: server.clone(),
@@ -150,8 +178,10 @@ pub(super) fn begin(server: &Arc<Server>, id: SocketId, request: highwire_reques
             spawner: Spawner::here(),
             awaits_answer: true,
             has_ended: false,
+            known: Known::new(number),
         });
         connection.answered();
+        connection.known.begin(request);
         (connection.request, connection.awaits_answer) = (request, true);
         connection.body = whole_chunk.clone().unwrap_or_default();
         connection.whole_chunk = whole_chunk;

@@ -1,6 +1,7 @@
 //! Responses of the program, and how they are sent: at once, or in chunks.
 
 use super::connections::{answered, call_back, with_connection};
+use super::elsewhere;
 use super::{RequestCallback, http_request_s, http_response_s};
 use crate::request::Data;
 use crate::response::{self, Draft, LateTrailers, answer};
@@ -135,7 +136,7 @@ impl Making {
     }
 }
 
-/// Sends a response, and frees it.
+/// Sends a response, and frees it. Any thread may do that.
 ///
 /// # Safety
 /// The bytes that the response refers to are still there.
@@ -143,13 +144,17 @@ impl Making {
 pub unsafe extern "C" fn http_respond(request: *mut http_request_s, response: *mut http_response_s) {
     guarded(|| {
         let Some(making) = take(response) else { return Ok(()) };
+        let draft = |closes| {
+            // SAFETY: as the caller promises.
+            let (mut draft, body) = unsafe { (making.draft(closes), making.body()) };
+            draft.set_body(Bytes::copy_from_slice(body));
+            draft
+        };
         let Some((handle, closes)) = with_connection(request, |connection| (connection.request, connection.closes))
         else {
-            return Ok(());
+            return elsewhere::respond(request as usize as u64, draft);
         };
-        // SAFETY: as the caller promises.
-        let (mut draft, body) = unsafe { (making.draft(closes), making.body()) };
-        draft.set_body(Bytes::copy_from_slice(body));
+        let draft = draft(closes);
         let result = answer(handle, draft);
         answered(request);
         result

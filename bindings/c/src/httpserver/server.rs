@@ -1,6 +1,7 @@
 //! Servers of a program: inside the thread that listens, with a descriptor for the program's own events.
 
 use super::connections::{begin, call_back};
+use super::elsewhere;
 use super::{RequestCallback, http_server_s};
 use crate::current::{Handler, Role, defer, with_request_mut};
 use crate::embed::{self, highwire_loop};
@@ -399,6 +400,11 @@ enum Kind {
 fn run(server: &Arc<Server>, id: SocketId, handle: highwire_request, body: Option<Bytes>) {
     let number = begin(server, id, handle, body);
     call_back(number, handle, server.handler, |_| {});
+    // Another thread may have answered, or will.
+    match defer(handle) {
+        Ok(_) => elsewhere::send_early(handle),
+        Err(_) => elsewhere::drop_early(handle),
+    }
 }
 
 /// Answers a request whose body has failed, without the program.

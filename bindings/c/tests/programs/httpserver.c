@@ -170,6 +170,49 @@ static void count(struct http_request_s *request) {
     text(request, 200, out);
 }
 
+/* Sends each chunk of the body back before it reads the next one. */
+static void duplex_part(struct http_request_s *request);
+
+static void duplex_read(struct http_request_s *request) {
+    http_request_read_chunk(request, duplex_part);
+}
+
+static void duplex_part(struct http_request_s *request) {
+    struct http_string_s chunk = http_request_chunk(request);
+    struct http_response_s *response = http_response_init();
+    if (chunk.len == 0) {
+        http_respond_chunk_end(request, response);
+        return;
+    }
+    http_response_body(response, chunk.buf, chunk.len);
+    http_respond_chunk(request, response, duplex_read);
+}
+
+static void duplex(struct http_request_s *request) {
+    struct http_response_s *response = http_response_init();
+    http_response_body(response, "begin", 5);
+    http_respond_chunk(request, response, duplex_read);
+}
+
+/* Another thread answers. */
+static void *answer(void *request) {
+    struct http_response_s *response = http_response_init();
+    http_response_status(response, 202);
+    http_response_body(response, "from another thread", 19);
+    http_respond((struct http_request_s *)request, response);
+    return NULL;
+}
+
+static void elsewhere(struct http_request_s *request, int waits) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, answer, request) != 0)
+        abort();
+    if (waits)
+        pthread_join(thread, NULL);
+    else
+        pthread_detach(thread);
+}
+
 static void handle(struct http_request_s *request) {
     struct http_string_s target = http_request_target(request), body = http_request_body(request);
     if (http_request_server_userdata(request) != (void *)&server)
@@ -181,6 +224,12 @@ static void handle(struct http_request_s *request) {
         if (pthread_create(&filler, NULL, fill, response) == 0)
             pthread_join(filler, NULL);
         http_respond(request, response);
+    } else if (is(target, "/duplex")) {
+        duplex(request);
+    } else if (is(target, "/elsewhere")) {
+        elsewhere(request, 0);
+    } else if (is(target, "/elsewhere/before")) {
+        elsewhere(request, 1);
     } else if (is(target, "/terminated")) {
         text(request, 200, body.buf[body.len] == 0 ? "a NUL" : "none");
     } else if (is(target, "/count"))
