@@ -53,10 +53,7 @@ impl<M: MakeService> Server<M> {
     }
 
     fn workers(&self) -> usize {
-        match self.shared.config().workers {
-            0 => highwire_io::affinity::parallelism(),
-            workers => workers,
-        }
+        self.shared.workers()
     }
 
     /// Listens on another address, without TLS.

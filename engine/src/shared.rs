@@ -34,6 +34,7 @@ pub(crate) struct Counters {
 /// The data that all workers of a server share: settings, counters, the memory budget, the blocking pool.
 pub struct Shared {
     config: Config,
+    workers: usize,
     pub(crate) budget: Arc<Budget>,
     pub(crate) counters: Counters,
     pub(crate) peers: PeerCounts,
@@ -68,7 +69,12 @@ impl Shared {
         let descriptors = highwire_io::memory::descriptors();
         let most = descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(1);
         let most_connections = config.limits.connections.map_or(most, |cap| (cap as usize).min(most));
+        let workers = match config.workers {
+            0 => highwire_io::affinity::parallelism(),
+            workers => workers,
+        };
         Shared {
+            workers,
             config,
             budget: Arc::new(Budget::new(limit)),
             counters: Counters::default(),
@@ -83,6 +89,11 @@ impl Shared {
             #[cfg(feature = "tokio")]
             runtime: OnceLock::new(),
         }
+    }
+
+    /// Returns the number of workers, which is at least 1.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers
     }
 
     /// Returns the settings.

@@ -1,7 +1,7 @@
 //! Bodies that are received: the queue between a connection and the reader, and the reader's end.
 
 use super::{BodyError, Pulled, Transform, cost, lend};
-use crate::exchange::{HELD_BYTES, most_incoming};
+use crate::exchange::{is_tight, most_incoming};
 use crate::memory;
 use crate::queue::Queue;
 use bytes::{Bytes, BytesMut};
@@ -89,6 +89,13 @@ struct Joined {
 
 thread_local! {
     static HELD_IN_ALL: Cell<usize> = const { Cell::new(0) };
+    static AHEAD_IN_ALL: Rc<Cell<usize>> = Rc::default();
+}
+
+/// Returns the number of bytes that HTTP/2 peers of this thread may send ahead, because they are far away. The HTTP/2 connections
+/// change it.
+pub(crate) fn ahead_in_all() -> Rc<Cell<usize>> {
+    AHEAD_IN_ALL.with(Rc::clone)
 }
 
 /// Returns the number of bytes that wait on this thread: in all queues, and for the windows of all HTTP/2 connections.
@@ -510,8 +517,7 @@ fn poll_received(incoming: &RefCell<BodyQueue>, cx: &mut Context<'_>) -> Poll<Op
         incoming.bytes -= part.len();
         incoming.held -= part.len() + PART_BYTES;
         // While much waits on this thread, the next part is received when the reader has used this one.
-        incoming.awaits_reader =
-            std::mem::take(&mut incoming.awaits_use) || (incoming.is_of_response && held_in_all() > HELD_BYTES);
+        incoming.awaits_reader = std::mem::take(&mut incoming.awaits_use) || (incoming.is_of_response && is_tight());
         if incoming.paused
             && let Some(connection) = &incoming.connection
         {

@@ -1,7 +1,7 @@
 //! The incoming half of an exchange: the peer's message. On a server it is the request; on a client, the response.
 
 use super::state::{State, Step};
-use crate::body::{Body, BodyError, BodyQueue, cost, held_in_all, lend};
+use crate::body::{Body, BodyError, BodyQueue, ahead_in_all, cost, held_in_all, lend};
 use crate::request::BodyUse;
 use highwire_proto::Head;
 use http::{HeaderName, HeaderValue};
@@ -16,11 +16,16 @@ pub(crate) const INCOMING_BYTES: usize = 64 * 1024;
 /// The same while the bodies of all requests and responses of the thread hold more than [`HELD_BYTES`]. Peers that do not
 /// read can make many bodies wait: those that are passed on wait here until the receiver takes them.
 const INCOMING_BYTES_TIGHT: usize = 8 * 1024;
-pub(crate) const HELD_BYTES: usize = 8 * 1024 * 1024;
+const HELD_BYTES: usize = 8 * 1024 * 1024;
 
 /// Returns the number of bytes that may wait for the reader of a body before its peer must wait.
 pub(crate) fn most_incoming() -> usize {
-    if held_in_all() > HELD_BYTES { INCOMING_BYTES_TIGHT } else { INCOMING_BYTES }
+    if is_tight() { INCOMING_BYTES_TIGHT } else { INCOMING_BYTES }
+}
+
+/// Returns true while the bodies of the thread hold more than [`HELD_BYTES`], and what peers far away may send ahead.
+pub(crate) fn is_tight() -> bool {
+    held_in_all() > HELD_BYTES + ahead_in_all().get()
 }
 
 /// The peer's message.

@@ -3,11 +3,11 @@
 mod waiting;
 
 use self::waiting::Waiting;
-use crate::body::{PART_BYTES, Parts, held_in_all};
+use crate::body::{PART_BYTES, Parts};
 use crate::client::Setup;
 use crate::context;
 use crate::deadline::{self, NEVER};
-use crate::exchange::HELD_BYTES;
+use crate::exchange::is_tight;
 use bytes::{Bytes, BytesMut};
 use highwire_io::Instant;
 use std::cell::RefCell;
@@ -368,7 +368,7 @@ impl Raw {
     /// Returns true if the task may write more.
     fn has_room(&self) -> bool {
         let most = self.most_written as usize;
-        let most = if held_in_all() > HELD_BYTES { RAW_BYTES_TIGHT.min(most / TIGHT_PART) } else { most };
+        let most = if is_tight() { RAW_BYTES_TIGHT.min(most / TIGHT_PART) } else { most };
         self.outgoing_held() < most
     }
 

@@ -55,6 +55,8 @@ pub(crate) struct WorkerContext<S> {
     pub(crate) granted: Rc<Cell<usize>>,
     /// The number of bytes by which the windows of HTTP/2 connections are wider than usual.
     pub(crate) ahead: Rc<Cell<usize>>,
+    /// The number of streams for which they are, or would be.
+    pub(crate) streams_ahead: Rc<Cell<usize>>,
     /// The value of `Strict-Transport-Security` in answers under TLS.
     pub(crate) hsts: Option<HeaderValue>,
     /// The number of requests that are not yet added to the server's counters.
@@ -114,7 +116,8 @@ impl<S: Service> WorkerContext<S> {
             draining: false,
             stalled: Rc::default(),
             granted: Rc::default(),
-            ahead: Rc::default(),
+            ahead: crate::body::ahead_in_all(),
+            streams_ahead: Rc::default(),
             hsts,
             requests: 0,
             streams: 0,

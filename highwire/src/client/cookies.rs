@@ -33,6 +33,30 @@ pub struct CookieJar {
     store: Arc<Mutex<CookieStore>>,
 }
 
+/// The first of 128 characters for private use, which stand for the bytes 0x80 to 0xff that are not UTF-8. The store of the cookies
+/// has only text, but a server gets its bytes back as it has sent them.
+const FIRST_BYTE: u32 = 0xf780;
+
+fn as_text(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().filter_map(|&byte| char::from_u32(FIRST_BYTE + u32::from(byte & 0x7f))));
+    }
+    text
+}
+
+fn as_bytes(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    for character in text.chars() {
+        match u32::from(character).checked_sub(FIRST_BYTE) {
+            Some(byte @ 0..0x80) => bytes.push(0x80 | byte as u8),
+            _ => bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    bytes
+}
+
 impl fmt::Debug for CookieJar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CookieJar").field("cookies", &self.store().iter_any().count()).finish()
@@ -106,17 +130,17 @@ impl CookieJar {
         let store = self.store();
         let mut cookies = store.matches(&full(url)?);
         cookies.sort_by_key(|cookie| (std::cmp::Reverse(cookie.path.len()), cookie.name().to_string()));
-        let pairs = cookies.iter().map(|cookie| format!("{}={}", cookie.name(), cookie.value()));
-        let all: Vec<String> = pairs.filter(|pair| HeaderValue::from_str(pair).is_ok()).collect();
-        let mut value = HeaderValue::try_from(all.join("; ")).ok().filter(|value| !value.is_empty())?;
+        let pairs = cookies.iter().map(|cookie| as_bytes(&format!("{}={}", cookie.name(), cookie.value())));
+        let all: Vec<Vec<u8>> = pairs.filter(|pair| HeaderValue::from_bytes(pair).is_ok()).collect();
+        let mut value = HeaderValue::from_bytes(&all.join(&b"; "[..])).ok().filter(|value| !value.is_empty())?;
         value.set_sensitive(true);
         Some(value)
     }
 
     /// Keeps the cookies of a response.
-    pub(super) fn keep_all(&self, cookies: &[&str], url: &Url) {
-        for cookie in cookies.iter().take(MOST_OF_A_RESPONSE) {
-            if !self.keep(cookie, url) {
+    pub(super) fn keep_all<'c>(&self, cookies: impl Iterator<Item = &'c [u8]>, url: &Url) {
+        for cookie in cookies.take(MOST_OF_A_RESPONSE) {
+            if !self.keep(&as_text(cookie), url) {
                 tracing::debug!(?url, "a cookie is not kept");
             }
         }
@@ -335,6 +359,17 @@ mod tests {
         let again = CookieJar::load(&saved[..]).expect("what was saved");
         assert_eq!(again.get("https://a.example/x/y/z").expect("a URL").expect("cookies"), "c=3; b=1");
         assert!(CookieJar::load(&b"nonsense"[..]).is_err());
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_come_back() {
+        let (url, _) = crate::client::url::parse("http://a.example/").expect("a URL");
+        let jar = CookieJar::new();
+        let sent: [&[u8]; 3] = [b"name=M\xfcller; Path=/", "town=K\u{f6}ln".as_bytes(), b"n\x80=\xff\x80"];
+        jar.keep_all(sent.into_iter(), &url);
+        let back = jar.cookies(&url).expect("cookies");
+        let expected: [&[u8]; 3] = [b"name=M\xfcller", b"n\x80=\xff\x80", "town=K\u{f6}ln".as_bytes()];
+        assert_eq!(back.as_bytes(), expected.join(&b"; "[..]));
     }
 
     #[test]

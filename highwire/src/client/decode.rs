@@ -15,7 +15,8 @@ const MOST_CODINGS: usize = 2;
 /// decoded body has at most `most` bytes.
 pub(super) fn decode(response: &mut Response, most: usize) -> Result<(), Error> {
     let mut codings = Vec::new();
-    for name in response.all("content-encoding").iter().flat_map(|value| value.split(',')).map(str::trim) {
+    let values = response.all("content-encoding").filter_map(|value| std::str::from_utf8(value).ok());
+    for name in values.flat_map(|value| value.split(',')).map(str::trim) {
         if name.is_empty() || name.eq_ignore_ascii_case("identity") {
             continue;
         }

@@ -189,11 +189,10 @@ impl Response {
         Some(percent_encoding::percent_encode(value, percent_encoding::CONTROLS).into())
     }
 
-    /// Returns the values of all header fields of this name that are printable ASCII.
+    /// Returns the values of all header fields of this name.
     #[cfg(any(feature = "compress", feature = "cookie-jar"))]
-    pub(super) fn all(&self, name: &str) -> Vec<&str> {
-        let values = self.answer.head.named(&self.answer.window, name.as_bytes());
-        values.filter_map(|value| std::str::from_utf8(value).ok()).collect()
+    pub(super) fn all(&self, name: &'static str) -> impl Iterator<Item = &[u8]> {
+        self.answer.head.named(&self.answer.window, name.as_bytes())
     }
 
     /// Returns the announced length of the body in bytes. It is that of the encoded body, which may be decoded since.

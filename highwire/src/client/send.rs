@@ -46,7 +46,7 @@ impl Client {
             let mut response = Response::new(answer, request.url.clone(), max, running.due, figures);
             #[cfg(feature = "cookie-jar")]
             if let Some(jar) = &self.settings.cookies {
-                jar.keep_all(&response.all("set-cookie"), &request.url);
+                jar.keep_all(response.all("set-cookie"), &request.url);
             }
             let location = response.location();
             let location = location.as_deref();

@@ -44,7 +44,7 @@ impl Default for Bounds {
             streams: 128,
             stream_window: 64 * 1024,
             connection_window: 256 * 1024,
-            most_window: 16 * 1024 * 1024,
+            most_window: 32 * 1024 * 1024,
             table_bytes: 4096,
             continuations: 8,
         }

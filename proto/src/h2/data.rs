@@ -218,6 +218,15 @@ impl Connection {
         self.receive.narrow(bytes);
     }
 
+    /// Narrows the windows of a stream and of the connection by `bytes`, by which they were widened before. The caller has used up as
+    /// many bytes of the stream, and does not give these back.
+    pub fn shrink_by_used(&mut self, stream: StreamRef, bytes: u32) {
+        if let Some(found) = self.streams.get(stream) {
+            found.receive.shrink(bytes);
+            self.receive.shrink(bytes);
+        }
+    }
+
     /// Returns the size of the connection's window in bytes.
     pub fn connection_window(&self) -> u32 {
         self.receive.size()

@@ -98,6 +98,11 @@ impl ReceiveWindow {
         self.owed += bytes - kept;
     }
 
+    /// Narrows the window by `bytes`, by which it was widened before. As many received bytes are never used up.
+    pub(super) fn shrink(&mut self, bytes: u32) {
+        self.size -= bytes;
+    }
+
     /// Returns the size of the whole window in bytes.
     pub(super) fn size(self) -> u32 {
         self.size

@@ -1,11 +1,10 @@
 //! Receives long bodies straight into the memory of their reader, if it takes the body as a whole.
 
 use super::H1;
-use crate::body::held_in_all;
 use crate::connection::Connection;
 use crate::connection::work;
 use crate::exchange::lifecycle::Lifecycle;
-use crate::exchange::{HELD_BYTES, INCOMING_BYTES};
+use crate::exchange::{INCOMING_BYTES, is_tight};
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_io::{Op, Queue};
@@ -58,7 +57,7 @@ impl Connection {
     /// this thread, or if the last one on this connection went to the memory of its reader. Otherwise the driver would have received and copied much of
     /// a long response before its head is seen.
     pub(in crate::connection) fn receive_head_alone(&mut self, is_sparing: bool, queue: &mut Queue) {
-        self.transport.is_sparing = is_sparing || held_in_all() > HELD_BYTES;
+        self.transport.is_sparing = is_sparing || is_tight();
         let is_wanted = std::mem::take(&mut self.transport.was_lent) || self.transport.is_sparing;
         if !is_wanted || self.transport.is_secure || self.transport.ended {
             return;
@@ -79,7 +78,7 @@ impl Connection {
         let is_response = transport.link.is_some() && self.http2.is_none() && !transport.is_secure && !transport.ended;
         // If the reader has dropped the body, the driver may have a buffer of it, which only resuming takes back.
         let is_read = self.exchange.as_ref().is_some_and(|exchange| !exchange.incoming.is_let_go());
-        if is_response && is_read && self.http.theirs() == State::SendsBody && held_in_all() > HELD_BYTES {
+        if is_response && is_read && self.http.theirs() == State::SendsBody && is_tight() {
             return self.receive_piece(queue);
         }
         self.transport.paused = false;

@@ -2,22 +2,25 @@
 //!
 //! With a window of 64 KiB, a peer sends 64 KiB per round trip: over 100 ms, 640 KB/s. The windows of a stream and of its
 //! connection are therefore widened while the reader of the body keeps up: at once by what is left of a body whose length was
-//! announced, otherwise fourfold each time that the peer has waited for a window. The peers may use all that they are given
-//! at any time, so the windows of all connections of a worker share [`AHEAD_BYTES`], of which each stream gets at most half of what
-//! is left.
+//! announced, otherwise to [`GROWTH`] times their size each time that the peer has waited for a window. The peers may use all that
+//! they are given at any time, so the windows of all connections of a worker share [`AHEAD_BYTES`]. One stream may get four fifths of
+//! it, and several an equal part each: a stream that has more gives back what its reader takes, in place of letting the peer
+//! send as much again.
 
 use super::streams::Http2;
-use crate::body::held_in_all;
 use crate::connection::out::Out;
-use crate::exchange::HELD_BYTES;
+use crate::exchange::is_tight;
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_proto::h2::StreamRef;
 
 /// The most bytes by which the windows of all HTTP/2 connections of a worker are wider than usual, and the part of the memory
-/// budget that this may be.
-const AHEAD_BYTES: usize = 16 * 1024 * 1024;
-const AHEAD_PART: usize = 32;
+/// budget that this may be for all workers together. It is 2 Gbit/s over 100 ms for one stream.
+const AHEAD_BYTES: usize = 32 * 1024 * 1024;
+const AHEAD_PART: usize = 16;
+
+/// The factor by which a window grows if the length of the body is not known.
+const GROWTH: usize = 16;
 
 /// The least number of bytes by which a window is widened, unless all of a body then fits.
 const LEAST_BYTES: usize = 16 * 1024;
@@ -48,6 +51,17 @@ impl Burst {
 /// gets used-up bytes back when they are half of the window, so that it may have had only as many.
 fn has_filled(before: u32, size: u32) -> bool {
     before >= size / 8 * 3
+}
+
+/// Returns the most bytes by which the windows of a worker may be wider than usual.
+fn all_ahead(worker: &WorkerContext<impl Service>) -> usize {
+    AHEAD_BYTES.min(worker.shared.budget.limit() / AHEAD_PART / worker.shared.workers())
+}
+
+/// Returns the part of these bytes that each of so many streams may have.
+fn part_ahead(worker: &WorkerContext<impl Service>, streams: usize) -> usize {
+    let all = all_ahead(worker);
+    (all / streams.max(1)).min(all / 5 * 4)
 }
 
 impl Http2 {
@@ -83,28 +97,67 @@ impl Http2 {
         let connection_waited = std::mem::take(&mut self.has_waited);
         let Some(active) = self.get(stream) else { return };
         active.burst.last = now;
-        let (has_waited, is_new) = (std::mem::take(&mut active.has_waited), active.ahead == 0);
+        let (has_waited, own) = (std::mem::take(&mut active.has_waited), active.ahead);
         let Some((size, lacks)) = self.http.stream_window(stream) else { return self.end_ahead(stream) };
         if connection_waited {
-            let size = self.http.connection_window();
-            self.connection_ahead += self.give_ahead(size as usize, size, worker, out);
+            let (size, own) = (self.http.connection_window(), self.connection_ahead);
+            self.connection_ahead += self.give_ahead(size as usize, own, size, worker, out);
         }
         let wanted = match lacks {
-            Some(lacks) if is_new || has_waited => usize::try_from(lacks).unwrap_or(usize::MAX),
-            None if has_waited => 3 * size as usize,
+            Some(lacks) if own == 0 || has_waited => usize::try_from(lacks).unwrap_or(usize::MAX),
+            None if has_waited => (GROWTH - 1) * size as usize,
             _ => 0,
         };
-        let more = self.give_ahead(wanted, size, worker, out);
+        if wanted > 0 {
+            self.count_ahead(stream);
+        }
+        let more = self.give_ahead(wanted, own, size, worker, out);
         self.http.widen(stream, more, &mut out.queue.output);
         if let Some(active) = self.get(stream) {
             active.ahead += more;
         }
     }
 
-    /// Widens the connection's window by at most `wanted` bytes, if a window of `size` bytes may be widened. Returns the number
-    /// of bytes.
-    fn give_ahead(&mut self, wanted: usize, size: u32, worker: &WorkerContext<impl Service>, out: &mut Out<'_>) -> u32 {
-        let more = self.room_ahead(wanted, size, worker);
+    /// Counts a stream among those whose peers want to send further ahead.
+    fn count_ahead(&mut self, stream: StreamRef) {
+        if let Some(active) = self.get(stream)
+            && !std::mem::replace(&mut active.is_ahead, true)
+        {
+            self.streams_ahead.add(1);
+        }
+    }
+
+    /// Returns how many of the bytes that the reader of a stream has just taken the peer does not get back, because the stream
+    /// has more than its part of what all may have. Narrows the windows by these.
+    pub(in crate::connection) fn give_back_ahead(
+        &mut self,
+        stream: StreamRef,
+        taken: usize,
+        worker: &WorkerContext<impl Service>,
+    ) -> usize {
+        let (all, part) = (all_ahead(worker), part_ahead(worker, self.streams_ahead.in_all()));
+        if self.streams_ahead.in_all() < 2 || self.ahead.in_all() < all / 8 * 7 {
+            return 0;
+        }
+        let Some(active) = self.get(stream) else { return 0 };
+        let more = (active.ahead as usize).saturating_sub(part).min(taken);
+        active.ahead -= more as u32;
+        self.http.shrink_by_used(stream, more as u32);
+        self.ahead.take_back(more);
+        more
+    }
+
+    /// Widens the connection's window by at most `wanted` bytes, if a window of `size` bytes that was widened by `own` bytes before
+    /// may be widened. Returns the number of bytes.
+    fn give_ahead(
+        &mut self,
+        wanted: usize,
+        own: u32,
+        size: u32,
+        worker: &WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) -> u32 {
+        let more = self.room_ahead(wanted, own, size, worker);
         if more == 0 || !self.http.widen_connection(more, &mut out.queue.output) {
             return 0;
         }
@@ -112,24 +165,26 @@ impl Http2 {
         more
     }
 
-    /// Returns the number of bytes, at most `wanted`, by which a window of `size` bytes may be widened.
-    fn room_ahead(&self, wanted: usize, size: u32, worker: &WorkerContext<impl Service>) -> u32 {
-        if wanted == 0 || held_in_all() > HELD_BYTES {
+    /// Returns the number of bytes, at most `wanted`, by which a window of `size` bytes may be widened that was widened by `own`
+    /// bytes before.
+    fn room_ahead(&self, wanted: usize, own: u32, size: u32, worker: &WorkerContext<impl Service>) -> u32 {
+        if wanted == 0 || is_tight() {
             return 0;
         }
-        let all = AHEAD_BYTES.min(worker.shared.budget.limit() / AHEAD_PART);
-        let left = all.saturating_sub(self.ahead.in_all()) / 2;
+        let left = all_ahead(worker).saturating_sub(self.ahead.in_all());
+        let part = part_ahead(worker, self.streams_ahead.in_all()).saturating_sub(own as usize);
         let most = worker.rules.http2.most_window.saturating_sub(size) as usize;
-        let more = wanted.min(left).min(most);
+        let more = wanted.min(left).min(part).min(most);
         if more < wanted.min(LEAST_BYTES) { 0 } else { u32::try_from(more).unwrap_or(0) }
     }
 
     /// Gives back what the windows were widened for a stream, because its body has ended, unless its reader has not taken all.
     /// The other streams would then have to do without what it has not taken.
     pub(in crate::connection) fn end_ahead(&mut self, stream: StreamRef) {
-        let active = self.get(stream).filter(|active| active.granted > 0 || active.given == 0);
-        let given = active.map_or(0, |active| std::mem::take(&mut active.ahead));
+        let Some(active) = self.get(stream).filter(|active| active.granted > 0 || active.given == 0) else { return };
+        let (given, is_ahead) = (std::mem::take(&mut active.ahead), std::mem::take(&mut active.is_ahead));
         self.take_back_ahead(given);
+        self.streams_ahead.take_back(usize::from(is_ahead));
     }
 
     /// Narrows the connection's window by what it was widened for a stream.

@@ -38,7 +38,7 @@ impl Granted {
         Granted { own: 0, all }
     }
 
-    /// Returns the number of bytes on all connections of the worker.
+    /// Returns the number on all connections of the worker.
     pub(super) fn in_all(&self) -> usize {
         self.all.get()
     }
@@ -124,7 +124,9 @@ impl Http2 {
         let wider = worker.rules.wider;
         let (was_closed, arrived) = (!self.http.may_receive_on(stream), self.arrived);
         let first = self.collecting.front().copied();
-        let most = unfinished_bytes(worker.share.charged().max(self.granted.all.get()));
+        // What peers far away may send ahead has a bound of its own.
+        let charged = worker.share.charged().saturating_sub(self.ahead.in_all());
+        let most = unfinished_bytes(charged.max(self.granted.all.get()));
         let firsts = first.and_then(|first| self.get(first)).map_or(0, |active| active.granted);
         let others = self.granted.own - firsts;
         let Some(active) = self.get(stream) else { return };

@@ -306,7 +306,8 @@ impl Transport {
                 active.waits = Waits::Body;
                 active.judge_from_now(worker, arrived);
             }
-            http2.http.used(stream, taken, &mut out.queue.output);
+            let kept = http2.give_back_ahead(stream, taken, worker);
+            http2.http.used(stream, taken - kept, &mut out.queue.output);
             if waiting == 0 {
                 http2.look_ahead(stream, worker, out);
             }

@@ -87,6 +87,8 @@ pub(in crate::connection) struct Active {
     pub(in crate::connection) granted: usize,
     /// The number of bytes by which the windows are wider than usual; see [`ahead`](super::ahead).
     pub(super) ahead: u32,
+    /// True if the peer wants to send further ahead, and counts among those.
+    pub(super) is_ahead: bool,
     /// The bytes that have come without a pause, and true if the peer has waited for the window since the reader of the body
     /// has last taken all.
     pub(super) burst: Burst,
@@ -119,6 +121,7 @@ impl Default for Active {
             fed: false,
             granted: 0,
             ahead: 0,
+            is_ahead: false,
             burst: Burst::default(),
             has_waited: false,
             is_asked: false,
@@ -226,6 +229,7 @@ pub(crate) struct Http2 {
     /// The number of bytes by which windows are wider than usual, and the part of it by which only the connection's is; see
     /// [`ahead`](super::ahead).
     pub(super) ahead: Granted,
+    pub(super) streams_ahead: Granted,
     pub(super) connection_ahead: u32,
     /// As those of [`Active`], for all streams of the connection.
     pub(super) burst: Burst,
@@ -267,6 +271,7 @@ impl Http2 {
             collecting: VecDeque::new(),
             granted: Granted::new(worker.granted.clone()),
             ahead: Granted::new(worker.ahead.clone()),
+            streams_ahead: Granted::new(worker.streams_ahead.clone()),
             connection_ahead: 0,
             burst: Burst::default(),
             has_waited: false,
@@ -330,6 +335,7 @@ impl Http2 {
         self.stalled.change(active.counted_stalled, 0);
         self.granted.take_back(active.granted);
         self.take_back_ahead(active.ahead);
+        self.streams_ahead.take_back(usize::from(active.is_ahead));
         self.is_to_grant |= active.granted > 0;
         if active.scheduled {
             self.schedule.remove(stream);
