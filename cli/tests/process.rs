@@ -369,3 +369,36 @@ fn signals_other_than_those_to_stop_end_nothing() {
         assert!(demo.wait().success(), "{engine}");
     }
 }
+
+#[test]
+fn a_switch_to_another_folder_is_told_once() {
+    let place = std::env::temp_dir().join(format!("highwire-switch-{}", std::process::id()));
+    let current = place.join("current");
+    for folder in ["one", "two"] {
+        std::fs::create_dir_all(place.join(folder)).expect("a folder");
+        std::fs::write(place.join(folder).join("a"), folder).expect("a file");
+    }
+    std::fs::write(place.join("one/app.html"), "the page").expect("a file");
+    std::os::unix::fs::symlink("one", &current).expect("a link");
+    let mut command = Command::new(HIGHWIRE);
+    command.arg("serve").arg(&current).args(["--single-page", "app.html", "--workers", "2", "--engine", "readiness"]);
+    command.args(["--listen", "127.0.0.1:0"]);
+    let mut demo = Demo::of(command, "readiness").expect("an engine of every system");
+    std::os::unix::fs::symlink("two", place.join("next")).expect("a link");
+    std::fs::rename(place.join("next"), &current).expect("another target");
+    // Each worker looks again within a second of its requests, and each connection may have another worker.
+    let address = demo.addresses[0].clone();
+    for _ in 0..400 {
+        get(&address, "/a").expect("an answer");
+        let is_both = (0..20).all(|_| get(&address, "/a").expect("an answer").ends_with("two"));
+        if is_both {
+            break;
+        }
+    }
+    demo.wait_for("cannot open the page app.html", 1);
+    let told = demo.log().matches("another folder is served from now on").count();
+    assert_eq!(told, 1, "{}", demo.log());
+    let missing = get(&address, "/nowhere").expect_err("the page is missing");
+    assert!(missing.to_string().starts_with("HTTP/1.1 404 "), "{missing}");
+    std::fs::remove_dir_all(&place).expect("the folder");
+}

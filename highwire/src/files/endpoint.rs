@@ -146,7 +146,7 @@ impl FilesEndpoint {
 
 impl Endpoint for FilesEndpoint {
     fn call(&self, request: &mut Request<'_>, response: &mut Option<Response>) -> Outcome {
-        let looked = self.root.look(&self.site.path, context::now());
+        let looked = self.root.look(&self.site, context::now());
         if looked == Looked::Other {
             self.forget();
         }
@@ -173,7 +173,7 @@ impl Endpoint for FilesEndpoint {
         let (site, open_files, its) = (self.site.clone(), request.shared.app.open_files.clone(), name.clone());
         let (at, its_folder) = (look.at, folder.clone());
         let look = move || {
-            let other = (looked == Looked::Cold).then(|| root::other(&site.path, folder.again(&site.path))).flatten();
+            let other = (looked == Looked::Cold).then(|| root::other(&site, folder.again(&site.path))).flatten();
             let folder = other.as_ref().unwrap_or(&folder);
             let look = Look { site: &site, folder, open_files: &open_files, patience: Patience::Waits, at };
             let found = look.find(its.as_ref());

@@ -23,7 +23,7 @@ use crate::handler::Route;
 use crate::{Error, HeaderValue, Response, Result, StatusCode};
 use highwire_io::file::Folder;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A folder to serve, with its settings. [`App::files`](crate::App::files) takes this, or only the path of a folder.
 ///
@@ -177,6 +177,8 @@ struct Site {
     /// The path of the folder, and the folder to which it led at the start.
     path: PathBuf,
     folder: Arc<Folder>,
+    /// The folder of which the log has told last.
+    told: Mutex<Arc<Folder>>,
     index: Option<Vec<u8>>,
     has_listing: bool,
     hidden: bool,
@@ -209,17 +211,12 @@ impl Site {
             let text = format!("cannot open the single page {page} in {folder}: {error}");
             return Err(Error::System(std::io::Error::new(error.kind(), text)));
         }
-        for (_, page) in &files.error_pages {
-            // The page may be added later, and is sent from then on.
-            if let Err(error) = highwire_io::file::Files::open(&folder, page.as_bytes()) {
-                let folder = files.folder.display();
-                highwire_engine::log!(Mistake, warn, "cannot open the page {page} in {folder}: {error}");
-            }
-        }
-        Ok(Site {
+        let folder = Arc::new(folder);
+        let site = Site {
             // The path counts from the working folder at the start.
             path: std::path::absolute(&files.folder).unwrap_or(files.folder),
-            folder: Arc::new(folder),
+            told: Mutex::new(folder.clone()),
+            folder,
             index: files.index.map(String::into_bytes),
             has_listing: files.has_listing,
             hidden: files.hidden,
@@ -229,7 +226,20 @@ impl Site {
             cache_control: values("Cache-Control", files.cache_control)?,
             media_types: values("media type", files.media_types)?,
             cache_bytes: files.cache_bytes,
-        })
+        };
+        site.tell_missing_pages(&site.folder);
+        Ok(site)
+    }
+
+    /// Logs the pages that a folder does not have. They may be added later, and are sent from then on. May wait for the disk.
+    fn tell_missing_pages(&self, folder: &Folder) {
+        let pages = self.error_pages.iter().map(|(_, page)| page).chain(&self.single_page);
+        for page in pages {
+            if let Err(error) = highwire_io::file::Files::open(folder, page) {
+                let (page, folder) = (String::from_utf8_lossy(page), self.path.display());
+                highwire_engine::log!(Mistake, warn, "cannot open the page {page} in {folder}: {error}");
+            }
+        }
     }
 
     fn media_type(&self, path: &[u8]) -> HeaderValue {

@@ -5,8 +5,7 @@ use highwire_io::Instant;
 use highwire_io::file::{Again, Folder};
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// How long the folder is served without another look at the site's path.
@@ -41,17 +40,17 @@ impl Root {
 
     /// Looks at the site's path again if the last look is a second old.
     #[inline]
-    pub(super) fn look(&self, path: &Path, now: Instant) -> Looked {
-        if now.since(self.looked_at.get()) < FRESH { Looked::Same } else { self.look_now(path, now) }
+    pub(super) fn look(&self, site: &Arc<Site>, now: Instant) -> Looked {
+        if now.since(self.looked_at.get()) < FRESH { Looked::Same } else { self.look_now(site, now) }
     }
 
     #[cold]
-    fn look_now(&self, path: &Path, now: Instant) -> Looked {
+    fn look_now(&self, site: &Arc<Site>, now: Instant) -> Looked {
         self.looked_at.set(now);
-        let again = self.folder.borrow().again_now(path);
+        let again = self.folder.borrow().again_now(&site.path);
         match again.transpose() {
             None => Looked::Cold,
-            Some(again) => match other(path, again) {
+            Some(again) => match other(site, again) {
                 None => Looked::Same,
                 Some(other) => {
                     self.serve(other);
@@ -66,13 +65,25 @@ impl Root {
     }
 }
 
-/// Returns the other folder to which a path leads now. If it leads nowhere, the folder that is served stays.
-pub(super) fn other(path: &Path, again: io::Result<Again<Folder>>) -> Option<Arc<Folder>> {
+/// Returns the other folder to which the site's path leads now. If it leads nowhere, the folder that is served stays.
+pub(super) fn other(site: &Arc<Site>, again: io::Result<Again<Folder>>) -> Option<Arc<Folder>> {
+    let path = &site.path;
     match again {
         Ok(Again::Same) => None,
         Ok(Again::Other(other)) => {
-            tracing::info!(path = %path.display(), "a worker serves another folder from now on, to which the path leads");
-            Some(Arc::new(other))
+            let other = Arc::new(other);
+            // Each worker finds out for itself, and the first one tells.
+            let mut told = site.told.lock().unwrap_or_else(PoisonError::into_inner);
+            if !told.is_same(&other).unwrap_or(false) {
+                *told = other.clone();
+                drop(told);
+                tracing::info!(path = %path.display(), "another folder is served from now on, to which the path leads");
+                // A look at the disk may take long. It has a thread of its own, because it comes once with each new folder.
+                let (site, folder) = (site.clone(), other.clone());
+                let look = move || site.tell_missing_pages(&folder);
+                let _ = std::thread::Builder::new().name("highwire-pages".into()).spawn(look);
+            }
+            Some(other)
         }
         Err(error) => {
             tracing::debug!(path = %path.display(), %error, "the served folder cannot be looked up again");

@@ -54,9 +54,17 @@ impl Folder {
     }
 
     fn or_other(&self, other: Folder) -> io::Result<Again<Folder>> {
+        Ok(if self.is_same(&other)? { Again::Same } else { Again::Other(other) })
+    }
+
+    /// Returns true if both are one folder.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub fn is_same(&self, other: &Folder) -> io::Result<bool> {
         let place = |folder: &Folder| status(&folder.descriptor).map(|stat| (stat.st_dev, stat.st_ino));
         // While this folder is open, no other gets its number.
-        Ok(if place(self)? == place(&other)? { Again::Same } else { Again::Other(other) })
+        Ok(place(self)? == place(other)?)
     }
 
     /// Lists the items of this folder or of one beneath it whose names satisfy `is_wanted`, at most `most` of them.

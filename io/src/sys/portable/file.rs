@@ -34,8 +34,16 @@ impl Folder {
     /// Returns the system's error.
     pub fn again(&self, path: &Path) -> io::Result<Again<Folder>> {
         let other = Folder::open(path)?;
+        Ok(if self.is_same(&other)? { Again::Same } else { Again::Other(other) })
+    }
+
+    /// Returns true if both are one folder.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub fn is_same(&self, other: &Folder) -> io::Result<bool> {
         let number = |folder: &Folder| Ok::<_, io::Error>(metadata(&folder.dir.dir_metadata()?)?.number);
-        Ok(if number(self)? == number(&other)? { Again::Same } else { Again::Other(other) })
+        Ok(number(self)? == number(other)?)
     }
 
     /// Returns `None`, because only Linux reports whether a path is in its caches.
