@@ -14,6 +14,7 @@ use highwire_io::Instant;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::task::Waker;
+use std::time::Duration;
 
 /// What the pool, the requests and the connection share. The connection updates it after each of its events.
 pub(crate) struct Link {
@@ -33,6 +34,8 @@ pub(crate) struct Link {
     pub(super) is_listed: Cell<bool>,
     /// True if the connection speaks HTTP/2.
     is_http2: Cell<bool>,
+    /// True if the server is far away: a step of opening the connection took [`FAR`].
+    is_far: Cell<bool>,
     /// True if the connection takes no more requests.
     is_closed: Cell<bool>,
     /// True if the connection shall close as soon as it has no request.
@@ -56,6 +59,9 @@ struct Opening {
     times: OpeningTimes,
 }
 
+/// The time for connecting, or for the TLS handshake, from which on a server is far away.
+const FAR: Duration = Duration::from_millis(10);
+
 impl Link {
     pub(super) fn new(
         rules: Rc<Rules>,
@@ -65,6 +71,7 @@ impl Link {
         handshake_begun: Option<Instant>,
         times: OpeningTimes,
     ) -> Rc<Link> {
+        let is_far = Cell::new(times.connect >= FAR);
         let opening = Opening { ready: Some(ready), reason: None, handshake_begun, times };
         Rc::new(Link {
             idle: Cell::new(rules.idle),
@@ -77,6 +84,7 @@ impl Link {
             is_idle: Cell::default(),
             has_begun: Cell::default(),
             is_listed: Cell::default(),
+            is_far,
             is_http2: Cell::default(),
             is_closed: Cell::default(),
             retires: Cell::default(),
@@ -88,6 +96,10 @@ impl Link {
     /// Returns true if the TLS handshake is not complete.
     pub(crate) fn is_opening(&self) -> bool {
         self.opening.borrow().as_ref().is_some_and(|opening| opening.ready.is_some())
+    }
+
+    pub(crate) fn is_far(&self) -> bool {
+        self.is_far.get()
     }
 
     pub(crate) fn is_http2(&self) -> bool {
@@ -110,6 +122,7 @@ impl Link {
         let Some(opening) = opening.as_mut() else { return };
         let Some(ready) = opening.ready.take() else { return };
         opening.times.handshake = opening.handshake_begun.map(|begun| context::now() - begun).unwrap_or_default();
+        self.is_far.set(self.is_far.get() || opening.times.handshake >= FAR);
         ready.keep(Ok(()));
     }
 

@@ -25,6 +25,11 @@ const GROWTH: usize = 16;
 /// The least number of bytes by which a window is widened, unless all of a body then fits.
 const LEAST_BYTES: usize = 16 * 1024;
 
+/// The most bytes of a response that a server far away may send before its reader has taken any, and the part of what is left that
+/// this may be: responses that never end, such as event streams, keep it.
+const FIRST_BYTES: usize = 8 * 1024 * 1024;
+const FIRST_PART: usize = 4;
+
 /// The time in nanoseconds after which received bytes are preceded by a pause. On one machine and in one room, a peer hears
 /// sooner that it may send more.
 const PAUSE: u64 = 2_000_000;
@@ -98,13 +103,16 @@ impl Http2 {
         let Some(active) = self.get(stream) else { return };
         active.burst.last = now;
         let (has_waited, own) = (std::mem::take(&mut active.has_waited), active.ahead);
+        let is_new = !std::mem::replace(&mut active.is_looked_at, true) || own == 0;
         let Some((size, lacks)) = self.http.stream_window(stream) else { return self.end_ahead(stream) };
+        // The next requests need not wait for that.
+        self.is_far |= has_waited || connection_waited;
         if connection_waited {
             let (size, own) = (self.http.connection_window(), self.connection_ahead);
             self.connection_ahead += self.give_ahead(size as usize, own, size, worker, out);
         }
         let wanted = match lacks {
-            Some(lacks) if own == 0 || has_waited => usize::try_from(lacks).unwrap_or(usize::MAX),
+            Some(lacks) if is_new || has_waited => usize::try_from(lacks).unwrap_or(usize::MAX),
             None if has_waited => (GROWTH - 1) * size as usize,
             _ => 0,
         };
@@ -112,6 +120,18 @@ impl Http2 {
             self.count_ahead(stream);
         }
         let more = self.give_ahead(wanted, own, size, worker, out);
+        self.http.widen(stream, more, &mut out.queue.output);
+        if let Some(active) = self.get(stream) {
+            active.ahead += more;
+        }
+    }
+
+    /// Lets a server far away send much of a response at once. Its reader asks for it, and need not prove that it keeps up.
+    pub(super) fn begin_ahead(&mut self, stream: StreamRef, worker: &WorkerContext<impl Service>, out: &mut Out<'_>) {
+        let Some((size, _)) = self.http.stream_window(stream) else { return };
+        self.count_ahead(stream);
+        let left = all_ahead(worker).saturating_sub(self.ahead.in_all());
+        let more = self.give_ahead(FIRST_BYTES.min(left / FIRST_PART), 0, size, worker, out);
         self.http.widen(stream, more, &mut out.queue.output);
         if let Some(active) = self.get(stream) {
             active.ahead += more;

@@ -175,6 +175,9 @@ impl Transport {
             // The tunnel's bytes follow when the server has accepted it.
             return;
         }
+        if http2.is_far || self.link.as_ref().is_some_and(|link| link.is_far()) {
+            http2.begin_ahead(stream, worker, out);
+        }
         self.send_content_http2(http2, stream, content, worker, out);
         if let Some(active) = http2.get(stream).filter(|active| active.pending.is_empty()) {
             active.exchange.outgoing.end_unless_it_goes_on();

@@ -89,6 +89,8 @@ pub(in crate::connection) struct Active {
     pub(super) ahead: u32,
     /// True if the peer wants to send further ahead, and counts among those.
     pub(super) is_ahead: bool,
+    /// True if it was looked how much of the body the peer cannot send yet.
+    pub(super) is_looked_at: bool,
     /// The bytes that have come without a pause, and true if the peer has waited for the window since the reader of the body
     /// has last taken all.
     pub(super) burst: Burst,
@@ -122,6 +124,7 @@ impl Default for Active {
             granted: 0,
             ahead: 0,
             is_ahead: false,
+            is_looked_at: false,
             burst: Burst::default(),
             has_waited: false,
             is_asked: false,
@@ -231,6 +234,8 @@ pub(crate) struct Http2 {
     pub(super) ahead: Granted,
     pub(super) streams_ahead: Granted,
     pub(super) connection_ahead: u32,
+    /// True if the peer has waited for a window, because it is far away.
+    pub(super) is_far: bool,
     /// As those of [`Active`], for all streams of the connection.
     pub(super) burst: Burst,
     pub(super) has_waited: bool,
@@ -273,6 +278,7 @@ impl Http2 {
             ahead: Granted::new(worker.ahead.clone()),
             streams_ahead: Granted::new(worker.streams_ahead.clone()),
             connection_ahead: 0,
+            is_far: false,
             burst: Burst::default(),
             has_waited: false,
             came: None,
