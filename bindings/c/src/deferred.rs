@@ -105,11 +105,10 @@ pub(crate) fn take(handle: highwire_request) -> Option<Reply> {
     Some(reply)
 }
 
-/// Removes a request after its answer in parts, whether the program has ended that or its client has left. If the client has left while
-/// the program waits for a part of the body, the program is told first: [`end_body`].
-pub(crate) fn end_stream(handle: highwire_request, by_program: bool) {
-    if !by_program
-        && receive::is_awaited(handle)
+/// Removes a request whose client has left during its answer in parts. If the program waits for a part of the body, it is told first:
+/// [`end_body`].
+pub(crate) fn end_stream(handle: highwire_request) {
+    if receive::is_awaited(handle)
         && let Some(deferred) = get(handle)
     {
         deferred.is_gone.store(true, Ordering::Relaxed);
@@ -250,5 +249,6 @@ impl Deferred {
     /// Returns true if the client still waits for the answer, or gets it in parts.
     pub(crate) fn is_wanted(&self) -> bool {
         self.reply.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_none_or(Reply::is_wanted)
+            && !self.is_gone()
     }
 }

@@ -187,14 +187,12 @@ pub unsafe extern "C" fn highwire_request_set_data(
     release: highwire_request_data_callback,
 ) -> highwire_result {
     guarded(|| {
-        let context = match with_current(request, |current| Context::of_or_new(current.request())) {
-            Some(context) => {
-                // A request that was deferred before in this handler.
-                if let Some(deferred) = deferred::get(request) {
-                    let _ = deferred.context.set(context.clone());
-                }
-                context
-            }
+        let undeferred = with_current(request, |current| match &current.deferred {
+            None => Some(Context::of_or_new(current.request())),
+            Some(_) => None,
+        });
+        let context = match undeferred.flatten() {
+            Some(context) => context,
             None => crate::current::deferred_request(request)?.context.get_or_init(Context::new).clone(),
         };
         context.set(Value { data: Data(value), release });
@@ -209,7 +207,11 @@ pub unsafe extern "C" fn highwire_request_set_data(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn highwire_request_data(request: highwire_request, out: *mut *mut c_void) -> highwire_result {
     guarded(|| {
-        let found = match with_current(request, |current| Context::of(current.request())) {
+        let undeferred = with_current(request, |current| match &current.deferred {
+            None => Some(Context::of(current.request())),
+            Some(_) => None,
+        });
+        let found = match undeferred.flatten() {
             Some(found) => found,
             None => crate::current::deferred_request(request)?.context.get().cloned(),
         };

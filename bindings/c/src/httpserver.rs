@@ -203,9 +203,14 @@ fn read_chunk(request: *mut http_request_s, callback: unsafe extern "C" fn(*mut 
         }),
         Chunks::Parts => {
             let Ok(mut waiting) = receive::take(handle) else { return };
+            let mut awaiting = receive::Awaiting::new(handle);
             spawner.spawn(async move {
                 let part = waiting.body.next().await;
-                receive::keep(handle, waiting.body);
+                // The program may have ended the response meanwhile.
+                if crate::deferred::get(handle).is_none() {
+                    return;
+                }
+                awaiting.keep(waiting);
                 let chunk = match part {
                     Some(Ok(part)) => part,
                     None => bytes::Bytes::new(),

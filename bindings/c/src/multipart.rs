@@ -116,7 +116,11 @@ struct Program {
 impl Program {
     /// Reads a form to its end, or until the program ends that.
     async fn read(self, mut form: Multipart) {
+        let _awaiting = receive::Awaiting::new(self.request);
         let read = self.read_fields(&mut form).await;
+        // The program does not wait for this body any more.
+        drop(form);
+        receive::forget(self.request);
         if deferred::get(self.request).is_none() {
             return;
         }
@@ -130,7 +134,6 @@ impl Program {
                 self.tell(result, None, &Bytes::new());
             }
         }
-        deferred::end_body(self.request);
     }
 
     /// Returns false if the program has ended the call.

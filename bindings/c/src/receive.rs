@@ -37,6 +37,34 @@ thread_local! {
     static BODIES: RefCell<HashMap<highwire_request, Option<Waiting>>> = RefCell::default();
 }
 
+/// A task that waits for a body. At its end, also if its thread ends before the body goes on, nobody waits for the body any more.
+pub(crate) struct Awaiting {
+    request: highwire_request,
+    /// True if the task has put the body back.
+    is_kept: bool,
+}
+
+impl Awaiting {
+    pub(crate) fn new(request: highwire_request) -> Awaiting {
+        Awaiting { request, is_kept: false }
+    }
+
+    /// Puts the body back for the next call.
+    pub(crate) fn keep(&mut self, waiting: Waiting) {
+        self.is_kept = true;
+        keep_for(self.request, waiting);
+    }
+}
+
+impl Drop for Awaiting {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            forget(self.request);
+        }
+        crate::deferred::end_body(self.request);
+    }
+}
+
 /// The number of bodies above which those are looked for whose requests were answered by another thread after their clients
 /// were gone. No worker learns about these.
 const MANY: usize = 64;
@@ -94,15 +122,14 @@ pub unsafe extern "C" fn highwire_request_read(
         let Some(spawner) = waiting.spawner.clone() else {
             return failed(HIGHWIRE_WRONG_THREAD, "the body was received without a worker");
         };
+        let mut awaiting = Awaiting::new(request);
         spawner.spawn(async move {
             let part = waiting.body.next().await;
             // The request may have been answered meanwhile. Its body then ends here.
-            if crate::deferred::get(request).is_none() {
-                return forget(request);
+            if crate::deferred::get(request).is_some() {
+                awaiting.keep(waiting);
+                tell(request, part, callback, data);
             }
-            keep_for(request, waiting);
-            tell(request, part, callback, data);
-            crate::deferred::end_body(request);
         });
         Ok(())
     })

@@ -7,6 +7,7 @@ use crate::backlog::Backlog;
 use crate::current::{body_use, defer};
 use crate::deferred;
 use crate::handles::Table;
+use crate::receive;
 use crate::request::{Data, highwire_request};
 use crate::response::{self, Draft, highwire_response};
 use crate::result::{
@@ -49,6 +50,8 @@ struct Queue {
     is_gone: bool,
     /// True if the program has the stream's handle, so that its callback may be called.
     is_armed: bool,
+    /// The request whose body may be read meanwhile, if this is a response.
+    beside: Option<highwire_request>,
 }
 
 /// A body between the program and the connection.
@@ -92,8 +95,6 @@ fn gone<T>() -> Result<T, Failed> {
 pub(crate) struct Reading {
     writing: Arc<Writing>,
     handle: highwire_stream,
-    /// The request whose body may be read until this is dropped.
-    beside: Option<highwire_request>,
 }
 
 impl Reading {
@@ -163,11 +164,14 @@ impl Drop for Reading {
         queue.is_gone = !queue.is_complete(self.writing.length);
         let parts = queue.parts.discard();
         let is_cut = queue.is_gone && queue.ended.is_none() && queue.is_armed;
-        let is_ended = queue.ended.is_some();
+        let (beside, is_ended) = (queue.beside.take(), queue.ended.is_some());
         drop(queue);
         drop(parts);
-        if let Some(request) = self.beside {
-            deferred::end_stream(request, is_ended);
+        match beside {
+            // The request is gone already, but only its worker has its body.
+            Some(request) if is_ended => receive::forget(request),
+            Some(request) => deferred::end_stream(request),
+            None => {}
         }
         if is_cut {
             self.writing.tell(self.handle, HIGHWIRE_GONE);
@@ -219,18 +223,28 @@ pub(crate) fn begin(
     if reads && !defer(request)?.has_reply() {
         return failed(HIGHWIRE_WRONG_STATE, "the request was answered already");
     }
-    let handle = open(length, callback, data, |mut reading| {
-        reading.beside = reads.then_some(request);
+    let opened = open(length, callback, data, |reading| {
         draft.stream = Some(reading);
         if reads { response::answer_beside_body(request, draft) } else { response::answer(request, draft) }
-    })?;
+    });
+    let handle = match opened {
+        Err((HIGHWIRE_GONE, text)) => {
+            // The request is answered, and its body is not read any more.
+            deferred::remove(request);
+            return Err((HIGHWIRE_GONE, text));
+        }
+        opened => opened?,
+    };
     // Another thread may answer while the worker already drops the request.
     let is_gone = STREAMS.get(handle).is_ok_and(|writing| {
         let mut queue = writing.lock();
-        queue.is_armed = true;
+        (queue.is_armed, queue.beside) = (true, reads.then_some(request));
         queue.is_gone
     });
     if is_gone {
+        if reads {
+            deferred::remove(request);
+        }
         let _ = STREAMS.remove(handle);
         return gone();
     }
@@ -245,10 +259,10 @@ pub(crate) fn open(
     data: Data,
     place: impl FnOnce(Reading) -> Result<(), Failed>,
 ) -> Result<highwire_stream, Failed> {
-    let queue = Queue { parts: Backlog::new(), taken: 0, ended: None, is_gone: false, is_armed: false };
+    let queue = Queue { parts: Backlog::new(), taken: 0, ended: None, is_gone: false, is_armed: false, beside: None };
     let writing = Arc::new(Writing { queue: Mutex::new(queue), callback, data, length });
     let handle = STREAMS.add(writing.clone());
-    if let Err(error) = place(Reading { writing, handle, beside: None }) {
+    if let Err(error) = place(Reading { writing, handle }) {
         let _ = STREAMS.remove(handle);
         return Err(error);
     }
@@ -323,8 +337,10 @@ fn end(stream: highwire_stream, is_whole: bool) -> highwire_result {
         let writing = STREAMS.remove(stream)?;
         let mut queue = writing.lock();
         queue.ended = Some(is_whole);
-        let (reader, is_gone) = (queue.parts.take_reader(), queue.is_gone);
+        let (reader, is_gone, beside) = (queue.parts.take_reader(), queue.is_gone, queue.beside);
         drop(queue);
+        // The program is not called back for the request's body after this.
+        beside.into_iter().for_each(deferred::remove);
         reader.into_iter().for_each(Waker::wake);
         if is_gone && is_whole { gone() } else { Ok(()) }
     })

@@ -1,5 +1,6 @@
 //! Named values of requests: parameters of the path, of the query and of forms, cookies, and values as numbers.
 
+use crate::deferred;
 use crate::request::{Data, check_whole, give_named_part, highwire_request, highwire_string, part};
 use crate::result::{
     Failed, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_OK, failed, give, guarded, highwire_result, null, text,
@@ -281,6 +282,8 @@ unsafe fn give_number(request: highwire_request, name: *const c_char, out: *mut 
         return guarded(|| null("out"));
     }
     let mut found = highwire_string::NONE;
+    // Another thread may answer the request meanwhile. This keeps its strings.
+    let held = deferred::get(request);
     // SAFETY: as the caller promises.
     let result = unsafe { named(request, name, &raw mut found) };
     if result != HIGHWIRE_OK {
@@ -296,7 +299,9 @@ unsafe fn give_number(request: highwire_request, name: *const c_char, out: *mut 
             return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{name:?} is {value:?}, which is no number of 64 bits"));
         };
         // SAFETY: as the caller promises.
-        unsafe { give(out, number, "out") }
+        unsafe { give(out, number, "out") }?;
+        drop(held);
+        Ok(())
     })
 }
 

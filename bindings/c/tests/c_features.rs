@@ -118,10 +118,25 @@ fn ask_for_both_directions(address: &str, what: &str) {
     let mut next = Http1::new(stream);
     next.send(b"GET /fields HTTP/1.1\r\nHost: a\r\n\r\n").expect("a request");
     assert_eq!(next.response().expect("an answer").text(), "fields", "{what}");
-    // A client that leaves in the middle.
+    // The answer ends before the body.
     let mut stream = connect(address);
-    write!(stream, "POST /duplex HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n").expect("a part");
-    read(&mut stream, "begin\n");
+    write!(stream, "POST /end HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").expect("a head");
+    read(&mut stream, "the end");
+    let _ = write!(stream, "1\r\na\r\n0\r\n\r\n");
+    // Clients that leave in the middle, also while the server sends.
+    for path in ["/duplex", "/both", "/both", "/both"] {
+        let mut stream = connect(address);
+        write!(stream, "POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+            .expect("a part");
+        read(&mut stream, "begin\n");
+    }
+    let form = "--B\r\nContent-Disposition: form-data; name=n\r\n\r\nhello\r\n--B--\r\n";
+    for _ in 0..3 {
+        let mut stream = connect(address);
+        let head = "POST /form/slow HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=B\r\n";
+        write!(stream, "{head}Content-Length: {}\r\n\r\n{form}", form.len()).expect("a form");
+        read(&mut stream, "begin\n");
+    }
 }
 
 /// Writes two certificates with their keys, the authority, and the certificate of a client. Returns the files.

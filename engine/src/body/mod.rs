@@ -10,7 +10,7 @@ pub use channel::{CHANNEL_BYTES, PeerGone, Receiver, Sender, channel};
 pub(crate) use lent::{cost, lend};
 pub use produced::{BodyStream, Part, Source};
 pub use received::{Body, BodyQueue, Whole};
-pub(crate) use received::{HeldBytes, PART_BYTES, Parts, ahead_in_all, held_in_all};
+pub(crate) use received::{HeldBytes, PART_BYTES, Parts, ahead_in_all, held_in_all, streams_ahead};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};

@@ -90,6 +90,12 @@ struct Joined {
 thread_local! {
     static HELD_IN_ALL: Cell<usize> = const { Cell::new(0) };
     static AHEAD_IN_ALL: Rc<Cell<usize>> = Rc::default();
+    static STREAMS_AHEAD: Rc<Cell<usize>> = Rc::default();
+}
+
+/// Returns the number of streams of this thread whose HTTP/2 peers may send ahead.
+pub(crate) fn streams_ahead() -> Rc<Cell<usize>> {
+    STREAMS_AHEAD.with(Rc::clone)
 }
 
 /// Returns the number of bytes that HTTP/2 peers of this thread may send ahead, because they are far away. The HTTP/2 connections

@@ -55,7 +55,7 @@ pub(crate) struct WorkerContext<S> {
     pub(crate) granted: Rc<Cell<usize>>,
     /// The number of bytes by which the windows of HTTP/2 connections are wider than usual.
     pub(crate) ahead: Rc<Cell<usize>>,
-    /// The number of streams for which they are, or would be.
+    /// The number of streams for which they are.
     pub(crate) streams_ahead: Rc<Cell<usize>>,
     /// The value of `Strict-Transport-Security` in answers under TLS.
     pub(crate) hsts: Option<HeaderValue>,
@@ -117,7 +117,7 @@ impl<S: Service> WorkerContext<S> {
             stalled: Rc::default(),
             granted: Rc::default(),
             ahead: crate::body::ahead_in_all(),
-            streams_ahead: Rc::default(),
+            streams_ahead: crate::body::streams_ahead(),
             hsts,
             requests: 0,
             streams: 0,

@@ -38,10 +38,19 @@ pub struct CookieJar {
 const FIRST_BYTE: u32 = 0xf780;
 
 fn as_text(bytes: &[u8]) -> String {
+    let stands_for = |&byte: &u8| char::from_u32(FIRST_BYTE + u32::from(byte & 0x7f));
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        text.extend(chunk.invalid().iter().filter_map(|&byte| char::from_u32(FIRST_BYTE + u32::from(byte & 0x7f))));
+        for character in chunk.valid().chars() {
+            match u32::from(character).checked_sub(FIRST_BYTE) {
+                // One of these characters itself.
+                Some(0..0x80) => {
+                    text.extend(character.encode_utf8(&mut [0; 4]).as_bytes().iter().filter_map(stands_for))
+                }
+                _ => text.push(character),
+            }
+        }
+        text.extend(chunk.invalid().iter().filter_map(stands_for));
     }
     text
 }
@@ -365,10 +374,10 @@ mod tests {
     fn bytes_that_are_not_utf8_come_back() {
         let (url, _) = crate::client::url::parse("http://a.example/").expect("a URL");
         let jar = CookieJar::new();
-        let sent: [&[u8]; 3] = [b"name=M\xfcller; Path=/", "town=K\u{f6}ln".as_bytes(), b"n\x80=\xff\x80"];
+        let sent: [&[u8]; 3] = [b"name=M\xfcller; Path=/", "town=K\u{f6}ln\u{f7a5}".as_bytes(), b"n\x80=\xff\x80"];
         jar.keep_all(sent.into_iter(), &url);
         let back = jar.cookies(&url).expect("cookies");
-        let expected: [&[u8]; 3] = [b"name=M\xfcller", b"n\x80=\xff\x80", "town=K\u{f6}ln".as_bytes()];
+        let expected: [&[u8]; 3] = [b"name=M\xfcller", b"n\x80=\xff\x80", "town=K\u{f6}ln\u{f7a5}".as_bytes()];
         assert_eq!(back.as_bytes(), expected.join(&b"; "[..]));
     }
 

@@ -3,11 +3,12 @@
 use super::elsewhere::Known;
 use super::server::Server;
 use super::{RequestCallback, http_request_s};
-use crate::deferred::HeadCopy;
+use crate::deferred::{self, Deferred, HeadCopy};
 use crate::request::{any_part, highwire_request};
-use crate::response::LateTrailers;
+use crate::response::{Draft, LateTrailers};
 use crate::stream::highwire_stream;
 use bytes::Bytes;
+use highwire::Request;
 use highwire_engine::context::Spawner;
 use highwire_io::SocketId;
 use std::cell::RefCell;
@@ -51,6 +52,8 @@ pub(super) struct Connection {
     has_ended: bool,
     /// What other threads know of it.
     known: Arc<Known>,
+    /// A request that was deferred before its handler began, so that the handler can read it although another thread has answered it.
+    held: Option<Arc<Deferred>>,
 }
 
 impl Drop for Connection {
@@ -70,17 +73,18 @@ impl Connection {
         if self.head.is_none() {
             let spare = SPARE_HEADS_HERE.with_borrow_mut(Vec::pop).unwrap_or_default();
             let copy = RefCell::new(spare);
-            any_part(
-                self.request,
-                |request| {
-                    copy.borrow_mut().copy(request);
-                    Some(())
-                },
-                |deferred| {
-                    **copy.borrow_mut() = HeadCopy::clone(deferred);
-                    Some(())
-                },
-            )?;
+            let of_deferred = |deferred: &Deferred| {
+                **copy.borrow_mut() = HeadCopy::clone(deferred);
+                Some(())
+            };
+            let of_request = |request: &Request<'_>| {
+                copy.borrow_mut().copy(request);
+                Some(())
+            };
+            match &self.held {
+                Some(held) => of_deferred(held),
+                None => any_part(self.request, of_request, of_deferred),
+            }?;
             self.head = Some(copy.into_inner());
         }
         find(self.head.as_ref()?)
@@ -179,9 +183,11 @@ pub(super) fn begin(server: &Arc<Server>, id: SocketId, request: highwire_reques
             awaits_answer: true,
             has_ended: false,
             known: Known::new(number),
+            held: None,
         });
         connection.answered();
         connection.known.begin(request);
+        connection.held = whole_chunk.as_ref().filter(|chunk| !chunk.is_empty()).and_then(|_| deferred::get(request));
         (connection.request, connection.awaits_answer) = (request, true);
         connection.body = whole_chunk.clone().unwrap_or_default();
         connection.whole_chunk = whole_chunk;
@@ -195,6 +201,14 @@ pub(super) fn begin(server: &Arc<Server>, id: SocketId, request: highwire_reques
     }
     drop(ended);
     number
+}
+
+/// Records that the handler of a request has returned. Returns the response that another thread has given before.
+pub(super) fn end_handler(number: u64, request: highwire_request) -> Option<Draft> {
+    let pointer = number as usize as *mut http_request_s;
+    let known =
+        with_connection(pointer, |connection| (connection.request == request).then(|| connection.known.clone()));
+    known.flatten()?.end_handler()
 }
 
 /// Records that the program has answered the request of a pointer.

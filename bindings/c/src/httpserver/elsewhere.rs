@@ -3,12 +3,11 @@
 //! Another thread knows only the pointer of a request, which is the number of its connection. It finds the request itself here, and
 //! answers it if its handler has returned. Otherwise the response waits here until then.
 
-use crate::deferred;
 use crate::request::highwire_request;
 use crate::response::{Draft, answer};
 use crate::result::Failed;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// What all threads know of a connection.
@@ -20,6 +19,8 @@ pub(super) struct Known {
     closes: AtomicBool,
     /// True if the program has answered the request.
     is_answered: AtomicBool,
+    /// What is known of the handler.
+    handler: AtomicU8,
 }
 
 /// The connections of all threads.
@@ -28,11 +29,12 @@ static KNOWN: LazyLock<Mutex<HashMap<u64, Arc<Known>>>> = LazyLock::new(Mutex::d
 /// The responses whose handlers have not returned, by their requests. Each handler that runs has at most one.
 static EARLY: LazyLock<Mutex<HashMap<highwire_request, Draft>>> = LazyLock::new(Mutex::default);
 
-/// How many these are, so that a handler without one need not look for it.
-static EARLY_COUNT: AtomicUsize = AtomicUsize::new(0);
-
-/// The most of them. A server has one handler at a time; what is beyond this is a second response of a program to one request.
-const MOST_EARLY: usize = 1024;
+/// The handler of a request runs.
+const RUNS: u8 = 0;
+/// It runs, and another thread has given the response, which is in [`EARLY`].
+const HAS_EARLY: u8 = 1;
+/// It has returned.
+const HAS_RETURNED: u8 = 2;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -46,6 +48,7 @@ impl Known {
             request: AtomicU64::new(0),
             closes: AtomicBool::new(false),
             is_answered: AtomicBool::new(false),
+            handler: AtomicU8::new(HAS_RETURNED),
         });
         lock(&KNOWN).insert(number, known.clone());
         known
@@ -55,6 +58,7 @@ impl Known {
     pub(super) fn begin(&self, request: highwire_request) {
         self.request.store(request.id, Ordering::Relaxed);
         self.closes.store(false, Ordering::Relaxed);
+        self.handler.store(RUNS, Ordering::Relaxed);
         self.is_answered.store(false, Ordering::Release);
     }
 
@@ -72,6 +76,15 @@ impl Known {
         self.is_answered.load(Ordering::Acquire)
     }
 
+    /// Records that the handler has returned. Returns the response that another thread has given before.
+    pub(super) fn end_handler(&self) -> Option<Draft> {
+        if self.handler.swap(HAS_RETURNED, Ordering::AcqRel) != HAS_EARLY {
+            return None;
+        }
+        let request = highwire_request { id: self.request.load(Ordering::Relaxed) };
+        lock(&EARLY).remove(&request)
+    }
+
     /// Forgets the connection.
     pub(super) fn forget(&self) {
         let mut known = lock(&KNOWN);
@@ -87,40 +100,15 @@ pub(super) fn respond(number: u64, make: impl FnOnce(bool) -> Draft) -> Result<(
     let Some(known) = lock(&KNOWN).get(&number).cloned() else { return Ok(()) };
     let draft = make(known.closes.load(Ordering::Relaxed));
     let request = highwire_request { id: known.request.load(Ordering::Relaxed) };
-    // Under this lock the handler cannot return unnoticed.
-    let mut early = lock(&EARLY);
     if known.is_answered.swap(true, Ordering::AcqRel) {
         return Ok(());
     }
-    if deferred::get(request).is_none() {
-        if early.len() < MOST_EARLY {
-            early.insert(request, draft);
-            EARLY_COUNT.store(early.len(), Ordering::Release);
-        }
+    // A handler that returns meanwhile waits for this lock.
+    let mut early = lock(&EARLY);
+    if known.handler.compare_exchange(RUNS, HAS_EARLY, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        early.insert(request, draft);
         return Ok(());
     }
     drop(early);
     answer(request, draft)
-}
-
-/// Sends the response that another thread has given before the handler of this request has returned. The request was deferred
-/// before.
-pub(super) fn send_early(request: highwire_request) {
-    if let Some(draft) = take_early(request) {
-        let _ = answer(request, draft);
-    }
-}
-
-fn take_early(request: highwire_request) -> Option<Draft> {
-    let mut early = lock(&EARLY);
-    let draft = early.remove(&request);
-    EARLY_COUNT.store(early.len(), Ordering::Release);
-    draft
-}
-
-/// Drops such a response, because the handler has answered itself.
-pub(super) fn drop_early(request: highwire_request) {
-    if EARLY_COUNT.load(Ordering::Acquire) > 0 {
-        drop(take_early(request));
-    }
 }

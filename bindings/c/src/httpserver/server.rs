@@ -1,7 +1,6 @@
 //! Servers of a program: inside the thread that listens, with a descriptor for the program's own events.
 
-use super::connections::{begin, call_back};
-use super::elsewhere;
+use super::connections::{begin, call_back, end_handler};
 use super::{RequestCallback, http_server_s};
 use crate::current::{Handler, Role, defer, with_request_mut};
 use crate::embed::{self, highwire_loop};
@@ -400,10 +399,12 @@ enum Kind {
 fn run(server: &Arc<Server>, id: SocketId, handle: highwire_request, body: Option<Bytes>) {
     let number = begin(server, id, handle, body);
     call_back(number, handle, server.handler, |_| {});
-    // Another thread may have answered, or will.
-    match defer(handle) {
-        Ok(_) => elsewhere::send_early(handle),
-        Err(_) => elsewhere::drop_early(handle),
+    // Another thread may answer from now on, or has done so.
+    let is_unanswered = defer(handle).is_ok();
+    if let Some(draft) = end_handler(number, handle)
+        && is_unanswered
+    {
+        let _ = guarded(|| answer(handle, draft));
     }
 }
 

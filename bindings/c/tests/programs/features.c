@@ -225,6 +225,96 @@ static void duplex(highwire_request request, void *data) {
     EXPECT(highwire_request_read(request, echo_part, stream), HIGHWIRE_OK);
 }
 
+/* One structure for both directions, which is freed once the stream has ended: no callback may come behind that. */
+struct both {
+    highwire_stream stream;
+    size_t parts;
+};
+
+static void room(highwire_stream stream, enum highwire_result result, void *data) {
+    (void)stream;
+    if (result == HIGHWIRE_OK)
+        return;
+    highwire_stream_abort(((struct both *)data)->stream);
+    free(data);
+}
+
+static void count_both(highwire_request request, enum highwire_result result, const void *part, size_t length, void *data) {
+    struct both *both = (struct both *)data;
+    (void)part;
+    /* The client may be gone, and the callback of the stream is still to come. */
+    if (result != HIGHWIRE_OK)
+        return;
+    both->parts++;
+    if (length == 0) {
+        highwire_stream_end(both->stream);
+        free(both);
+        return;
+    }
+    highwire_request_read(request, count_both, both);
+}
+
+static void read_both(highwire_request request, void *data) {
+    struct both *both = (struct both *)calloc(1, sizeof *both);
+    char *value = (char *)calloc(1, 1);
+    highwire_response response;
+    (void)data;
+    __atomic_add_fetch(&kept, 1, __ATOMIC_SEQ_CST);
+    EXPECT(highwire_request_set_data(request, value, release), HIGHWIRE_OK);
+    EXPECT(highwire_response_new(200, &response), HIGHWIRE_OK);
+    EXPECT(highwire_respond_stream(request, response, -1, room, both, &both->stream), HIGHWIRE_OK);
+    EXPECT(highwire_stream_write(both->stream, "begin\n", 6), HIGHWIRE_OK);
+    EXPECT(highwire_request_read(request, count_both, both), HIGHWIRE_OK);
+}
+
+/* Ends the answer while a part of the body is awaited, which is then never given. */
+static void not_given(highwire_request request, enum highwire_result result, const void *part, size_t length, void *data) {
+    (void)request, (void)result, (void)part, (void)length, (void)data;
+    abort();
+}
+
+static void end_first(highwire_request request, void *data) {
+    highwire_stream stream;
+    highwire_response response;
+    (void)data;
+    EXPECT(highwire_response_new(200, &response), HIGHWIRE_OK);
+    EXPECT(highwire_respond_stream(request, response, -1, NULL, NULL, &stream), HIGHWIRE_OK);
+    EXPECT(highwire_request_read(request, not_given, NULL), HIGHWIRE_OK);
+    EXPECT(highwire_stream_write(stream, "the end", 7), HIGHWIRE_OK);
+    EXPECT(highwire_stream_end(stream), HIGHWIRE_OK);
+    if (highwire_request_read(request, not_given, NULL) == HIGHWIRE_OK)
+        abort();
+}
+
+/* Answers a form in parts, slowly, so that the client can leave meanwhile. */
+static int32_t slow_field(highwire_request request, enum highwire_result result, const highwire_field *field, const void *part,
+                          size_t length, void *data) {
+    struct both *both = (struct both *)data;
+    highwire_response response;
+    (void)part, (void)length;
+    if (field != NULL)
+        return 0;
+    if (result != HIGHWIRE_OK) {
+        free(both);
+        highwire_respond(request, 400, NULL, NULL, 0);
+        return 0;
+    }
+    EXPECT(highwire_response_new(200, &response), HIGHWIRE_OK);
+    if (highwire_respond_stream(request, response, -1, room, both, &both->stream) != HIGHWIRE_OK)
+        free(both);
+    else
+        highwire_stream_write(both->stream, "begin\n", 6);
+    return 0;
+}
+
+static void slow_form(highwire_request request, void *data) {
+    struct both *both = (struct both *)calloc(1, sizeof *both);
+    (void)data;
+    __atomic_add_fetch(&kept, 1, __ATOMIC_SEQ_CST);
+    EXPECT(highwire_request_set_data(request, calloc(1, 1), release), HIGHWIRE_OK);
+    EXPECT(highwire_request_multipart(request, slow_field, both), HIGHWIRE_OK);
+}
+
 static void is_never_called(highwire_websocket socket, int32_t event, uint32_t code, const void *bytes, size_t length, void *data) {
     (void)socket, (void)event, (void)code, (void)bytes, (void)length, (void)data;
     abort();
@@ -308,6 +398,9 @@ int main(int argc, char **argv) {
         {"POST", "/form/whole", HIGHWIRE_BODY_WHOLE, multipart, NULL},
         {"POST", "/form/parts", HIGHWIRE_BODY_PARTS, multipart, NULL},
         {"POST", "/duplex", HIGHWIRE_BODY_PARTS, duplex, NULL},
+        {"POST", "/both", HIGHWIRE_BODY_PARTS, read_both, NULL},
+        {"POST", "/end", HIGHWIRE_BODY_PARTS, end_first, NULL},
+        {"POST", "/form/slow", HIGHWIRE_BODY_PARTS, slow_form, NULL},
         {"GET", "/socket", HIGHWIRE_BODY_NONE, socket, NULL},
         {"GET", "/certificate", HIGHWIRE_BODY_NONE, certificate, NULL},
         {"GET", "/certificate/later", HIGHWIRE_BODY_NONE, certificate, &server},

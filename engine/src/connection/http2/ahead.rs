@@ -4,7 +4,7 @@
 //! connection are therefore widened while the reader of the body keeps up: at once by what is left of a body whose length was
 //! announced, otherwise to [`GROWTH`] times their size each time that the peer has waited for a window. The peers may use all that
 //! they are given at any time, so the windows of all connections of a worker share [`AHEAD_BYTES`]. One stream may get four fifths of
-//! it, and several an equal part each: a stream that has more gives back what its reader takes, in place of letting the peer
+//! it, and several an equal part each once half is used: a stream that has more gives back what its reader takes, in place of letting the peer
 //! send as much again.
 
 use super::streams::Http2;
@@ -25,10 +25,9 @@ const GROWTH: usize = 16;
 /// The least number of bytes by which a window is widened, unless all of a body then fits.
 const LEAST_BYTES: usize = 16 * 1024;
 
-/// The most bytes of a response that a server far away may send before its reader has taken any, and the part of what is left that
-/// this may be: responses that never end, such as event streams, keep it.
+/// The most bytes of a response that a server far away may send before its reader has taken any. Responses that never end, such as event
+/// streams, keep it, so it is at most half of what is left of the first half of all.
 const FIRST_BYTES: usize = 8 * 1024 * 1024;
-const FIRST_PART: usize = 4;
 
 /// The time in nanoseconds after which received bytes are preceded by a pause. On one machine and in one room, a peer hears
 /// sooner that it may send more.
@@ -116,33 +115,24 @@ impl Http2 {
             None if has_waited => (GROWTH - 1) * size as usize,
             _ => 0,
         };
-        if wanted > 0 {
-            self.count_ahead(stream);
-        }
         let more = self.give_ahead(wanted, own, size, worker, out);
-        self.http.widen(stream, more, &mut out.queue.output);
-        if let Some(active) = self.get(stream) {
-            active.ahead += more;
-        }
+        self.widen_ahead(stream, more, out);
     }
 
     /// Lets a server far away send much of a response at once. Its reader asks for it, and need not prove that it keeps up.
     pub(super) fn begin_ahead(&mut self, stream: StreamRef, worker: &WorkerContext<impl Service>, out: &mut Out<'_>) {
         let Some((size, _)) = self.http.stream_window(stream) else { return };
-        self.count_ahead(stream);
-        let left = all_ahead(worker).saturating_sub(self.ahead.in_all());
-        let more = self.give_ahead(FIRST_BYTES.min(left / FIRST_PART), 0, size, worker, out);
-        self.http.widen(stream, more, &mut out.queue.output);
-        if let Some(active) = self.get(stream) {
-            active.ahead += more;
-        }
+        let left = (all_ahead(worker) / 2).saturating_sub(self.ahead.in_all());
+        let more = self.give_ahead(FIRST_BYTES.min(left / 2), 0, size, worker, out);
+        self.widen_ahead(stream, more, out);
     }
 
-    /// Counts a stream among those whose peers want to send further ahead.
-    fn count_ahead(&mut self, stream: StreamRef) {
-        if let Some(active) = self.get(stream)
-            && !std::mem::replace(&mut active.is_ahead, true)
-        {
+    /// Widens the window of a stream by what the connection's was widened, and counts the stream.
+    fn widen_ahead(&mut self, stream: StreamRef, more: u32, out: &mut Out<'_>) {
+        self.http.widen(stream, more, &mut out.queue.output);
+        let Some(active) = self.get(stream).filter(|_| more > 0) else { return };
+        active.ahead += more;
+        if !std::mem::replace(&mut active.is_ahead, true) {
             self.streams_ahead.add(1);
         }
     }
@@ -164,6 +154,10 @@ impl Http2 {
         active.ahead -= more as u32;
         self.http.shrink_by_used(stream, more as u32);
         self.ahead.take_back(more);
+        // What the connection got for all of its streams goes first.
+        let shared = self.connection_ahead.min((taken - more) as u32);
+        self.connection_ahead -= shared;
+        self.take_back_ahead(shared);
         more
     }
 
@@ -191,8 +185,11 @@ impl Http2 {
         if wanted == 0 || is_tight() {
             return 0;
         }
-        let left = all_ahead(worker).saturating_sub(self.ahead.in_all());
-        let part = part_ahead(worker, self.streams_ahead.in_all()).saturating_sub(own as usize);
+        let all = all_ahead(worker);
+        let left = all.saturating_sub(self.ahead.in_all());
+        // While more than half is left, nobody needs to share.
+        let sharing = if left > all / 2 { 1 } else { self.streams_ahead.in_all() + usize::from(own == 0) };
+        let part = part_ahead(worker, sharing).saturating_sub(own as usize);
         let most = worker.rules.http2.most_window.saturating_sub(size) as usize;
         let more = wanted.min(left).min(part).min(most);
         if more < wanted.min(LEAST_BYTES) { 0 } else { u32::try_from(more).unwrap_or(0) }
