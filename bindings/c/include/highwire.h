@@ -70,7 +70,7 @@ typedef enum highwire_result {
 } highwire_result;
 
 // Returns the text of the last error of this thread, with a NUL at its end. It is valid until the next call of the library
-// on this thread fails.
+// on this thread fails. It may quote what a client has sent: escape it before it goes into JSON or HTML.
 const char *highwire_last_error(void);
 
 // Returns the name of a result, such as `"HIGHWIRE_GONE"`. The text is constant.
@@ -187,9 +187,9 @@ typedef enum highwire_option {
     // The interface to the kernel: 0, the default, for io_uring or else epoll, 1 for io_uring, 2 for epoll, 3 for a thread for each
     // connection.
     HIGHWIRE_ENGINE = 3,
-    // How connections reach the workers: 0 for a socket for each worker (SO_REUSEPORT), 1 for one accepting thread.
+    // How connections reach the workers: 0, the default, for a socket for each worker (SO_REUSEPORT), 1 for one accepting thread.
     HIGHWIRE_BALANCE = 4,
-    // The length of the queue of each listening socket.
+    // The length of the queue of each listening socket; 4,096 by default.
     HIGHWIRE_BACKLOG = 5,
     // 1 serves HTTP/1; the default.
     HIGHWIRE_HTTP1 = 6,
@@ -210,9 +210,9 @@ typedef enum highwire_option {
     HIGHWIRE_BODY_BYTES = 13,
     // The longest body that a handler takes in parts; 1 TiB by default.
     HIGHWIRE_STREAMED_BODY_BYTES = 14,
-    // The longest head of a request, at most 65,535.
+    // The longest head of a request, at most 65,535; 32,768 by default.
     HIGHWIRE_HEAD_BYTES = 15,
-    // 1 logs each request: see `highwire_set_log`. 0 by default.
+    // 1 logs each request, as a line of level 3: see `highwire_set_log` and docs/operating.md. 0 by default.
     HIGHWIRE_ACCESS_LOG = 16,
     // The time for the TLS handshake; 10 seconds by default.
     HIGHWIRE_HANDSHAKE_MS = 20,
@@ -248,7 +248,7 @@ typedef void (*highwire_handler)(struct highwire_request request, void *data);
 typedef void (*highwire_response_hook)(struct highwire_request request, struct highwire_response response, void *data);
 
 // Makes the answer to an error outside of handlers: `status`, such as 404, and `text`, a short reason, which ends with a NUL. `response`
-// has the status, and is valid until the callback returns.
+// has the status, which stays, and is valid until the callback returns.
 typedef void (*highwire_error_hook)(uint32_t status, const char *text, struct highwire_response response, void *data);
 
 // Makes an app without routes.
@@ -283,8 +283,8 @@ enum highwire_result highwire_app_files(struct highwire_app app,
                                         const char *folder,
                                         int32_t lists);
 
-// Adds a hook that is called with each request that has a route, or goes to the fallback or to files, before its handler. It may read
-// the request, but not its body, keep a value for the handler (`highwire_request_set_data`), and answer the request at once; then no
+// Adds a hook that is called with each request before its handler, also with those that then get 404, 405 or the app's answer to OPTIONS:
+// let OPTIONS pass if browsers ask across origins. It may read the request, but not its body, keep a value for the handler (`highwire_request_set_data`), and answer the request at once; then no
 // later hook and no handler is called. It cannot defer the request. Hooks are called in the order in which they were added, on every
 // worker's thread at the same time.
 enum highwire_result highwire_app_on_request(struct highwire_app app,
@@ -292,7 +292,8 @@ enum highwire_result highwire_app_on_request(struct highwire_app app,
                                              void *data);
 
 // Adds a hook that is called with each answer: those of handlers, of later hooks, of files, and of the app to requests without a route.
-// It does not see answers to requests that the parser has refused. The hook that was added last is called first, and all of them before
+// It does not see the engine's own answers: to malformed requests, 413, time limits. Give these their fields in `highwire_app_on_error`,
+// too. Its response takes no trailers, and is not to be freed. The hook that was added last is called first, and all of them before
 // the answer is compressed.
 enum highwire_result highwire_app_on_response(struct highwire_app app,
                                               highwire_response_hook hook,
@@ -354,7 +355,7 @@ const char *highwire_server_address(struct highwire_server server,
 // Starts the server in threads of its own, and returns. It installs no signal handlers.
 enum highwire_result highwire_server_start(struct highwire_server server);
 
-// Runs the server until SIGINT or SIGTERM, for which it installs handlers, or until `highwire_server_shutdown`. The first signal
+// Runs the server until SIGINT, SIGTERM or SIGQUIT, for which it installs handlers, or until `highwire_server_shutdown`. The first signal
 // begins a graceful shutdown, the second cuts all connections. The handlers stay installed after the end.
 enum highwire_result highwire_server_run(struct highwire_server server);
 
@@ -406,11 +407,12 @@ enum highwire_result highwire_tls_free(struct highwire_tls tls);
 typedef void (*highwire_request_data_callback)(void *value);
 
 // Gets a name and a value, which are valid until the callback returns. Returns 0 to go on with the next one; another value
-// ends the call.
+// ends the call, which returns `HIGHWIRE_OK`.
 typedef int32_t (*highwire_pair_callback)(struct highwire_string name, struct highwire_string value, void *data);
 
 // Keeps a value for a request: for example what a hook has found out for the handlers. `release` may be NULL; it is called once with the
-// value, when another value takes its place, or when the request has ended, also if its client has left.
+// value, when another value takes its place, or when the request has ended, also if its client has left. If this call fails, the value
+// stays the program's.
 enum highwire_result highwire_request_set_data(struct highwire_request request,
                                                void *value,
                                                highwire_request_data_callback release);
@@ -467,7 +469,8 @@ enum highwire_result highwire_request_is_secure(struct highwire_request request,
 // The program must answer each deferred request, even if its client is gone, because the answer frees it.
 enum highwire_result highwire_request_defer(struct highwire_request request);
 
-// Returns `HIGHWIRE_OK` if the client still waits for the answer, `HIGHWIRE_GONE` if it is gone or a deadline has passed.
+// Returns `HIGHWIRE_OK` if the client still waits for the answer, `HIGHWIRE_GONE` if it is gone or a deadline has passed. Over HTTP/1 a
+// client that ends its direction is taken for gone after a second.
 enum highwire_result highwire_request_is_wanted(struct highwire_request request);
 
 // Gives the client's certificate in the format DER, which the server has verified, or `HIGHWIRE_NOT_FOUND`: see
@@ -598,7 +601,8 @@ enum highwire_result highwire_request_read(struct highwire_request request,
                                            void *data);
 
 // Answers a request with a response whose body follows in parts, by `highwire_stream_write`. The response is freed, also
-// if the call fails. `length` is the length of the body, or -1 if it is not known. `callback` may be NULL.
+// if the call fails. `length` is the length of the body, or -1 if it is not known. `callback` may be NULL. If the program sends more or
+// less than `length`, the connection is cut, so that the client sees it, and the log tells it.
 //
 // The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the client is gone.
 //
@@ -645,7 +649,8 @@ typedef struct highwire_field {
 // Gets a part of a field, on the worker's thread. Its bytes are valid until the callback returns. At the end of each field `length` is 0.
 // After the last field, `field` is NULL and `result` is `HIGHWIRE_OK`. If the form is malformed, or a limit is exceeded, `field` is NULL and
 // `result` is `HIGHWIRE_INVALID_ARGUMENT`; if the body does not come whole, it is `HIGHWIRE_GONE`; `highwire_last_error` has the reason.
-// Returns 0 to go on. After another value the callback is not called again.
+// Returns 0 to go on. After another value the callback is not called again. A callback that writes to a disk keeps the worker's other
+// connections waiting; give the bytes to another thread if the disk is slow. A form cannot be paused.
 typedef int32_t (*highwire_field_callback)(struct highwire_request request,
                                            enum highwire_result result,
                                            const struct highwire_field *field,

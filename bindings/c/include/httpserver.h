@@ -9,6 +9,11 @@
 /* The original brings these headers where it is implemented, and programs rely on them. */
 #if defined(HTTPSERVER_IMPL) && !defined(HTTPSERVER_IMPL_HEADERS)
 #define HTTPSERVER_IMPL_HEADERS
+/* As the original asks for it: without it, -std=c99 hides sigaction, nanosleep and kill. It has no effect behind another header. */
+#if !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE) && defined(__STRICT_ANSI__)
+#define _POSIX_C_SOURCE 199309L
+#define _DEFAULT_SOURCE 1
+#endif
 #include <arpa/inet.h>
 #include <assert.h>
 #include <ctype.h>
@@ -18,6 +23,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -30,6 +36,10 @@
 #ifdef __linux__
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
+typedef void (*epoll_cb_t)(struct epoll_event *);
+#else
+struct kevent;
+typedef void (*ev_cb_t)(struct kevent *);
 #endif
 #endif
 

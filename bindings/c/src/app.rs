@@ -47,9 +47,9 @@ pub enum highwire_option {
     /// The interface to the kernel: 0, the default, for io_uring or else epoll, 1 for io_uring, 2 for epoll, 3 for a thread for each
     /// connection.
     HIGHWIRE_ENGINE = 3,
-    /// How connections reach the workers: 0 for a socket for each worker (SO_REUSEPORT), 1 for one accepting thread.
+    /// How connections reach the workers: 0, the default, for a socket for each worker (SO_REUSEPORT), 1 for one accepting thread.
     HIGHWIRE_BALANCE = 4,
-    /// The length of the queue of each listening socket.
+    /// The length of the queue of each listening socket; 4,096 by default.
     HIGHWIRE_BACKLOG = 5,
     /// 1 serves HTTP/1; the default.
     HIGHWIRE_HTTP1 = 6,
@@ -70,9 +70,9 @@ pub enum highwire_option {
     HIGHWIRE_BODY_BYTES = 13,
     /// The longest body that a handler takes in parts; 1 TiB by default.
     HIGHWIRE_STREAMED_BODY_BYTES = 14,
-    /// The longest head of a request, at most 65,535.
+    /// The longest head of a request, at most 65,535; 32,768 by default.
     HIGHWIRE_HEAD_BYTES = 15,
-    /// 1 logs each request: see `highwire_set_log`. 0 by default.
+    /// 1 logs each request, as a line of level 3: see `highwire_set_log` and docs/operating.md. 0 by default.
     HIGHWIRE_ACCESS_LOG = 16,
     /// The time for the TLS handshake; 10 seconds by default.
     HIGHWIRE_HANDSHAKE_MS = 20,

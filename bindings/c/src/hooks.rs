@@ -18,15 +18,15 @@ pub type highwire_response_hook =
     Option<unsafe extern "C" fn(request: highwire_request, response: highwire_response, data: *mut c_void)>;
 
 /// Makes the answer to an error outside of handlers: `status`, such as 404, and `text`, a short reason, which ends with a NUL. `response`
-/// has the status, and is valid until the callback returns.
+/// has the status, which stays, and is valid until the callback returns.
 pub type highwire_error_hook =
     Option<unsafe extern "C" fn(status: u32, text: *const c_char, response: highwire_response, data: *mut c_void)>;
 
 /// Frees the value that a program keeps for a request. It may be called on any thread.
 pub type highwire_request_data_callback = Option<unsafe extern "C" fn(value: *mut c_void)>;
 
-/// Adds a hook that is called with each request that has a route, or goes to the fallback or to files, before its handler. It may read
-/// the request, but not its body, keep a value for the handler (`highwire_request_set_data`), and answer the request at once; then no
+/// Adds a hook that is called with each request before its handler, also with those that then get 404, 405 or the app's answer to OPTIONS:
+/// let OPTIONS pass if browsers ask across origins. It may read the request, but not its body, keep a value for the handler (`highwire_request_set_data`), and answer the request at once; then no
 /// later hook and no handler is called. It cannot defer the request. Hooks are called in the order in which they were added, on every
 /// worker's thread at the same time.
 ///
@@ -58,7 +58,8 @@ impl Middleware for OnRequest {
 }
 
 /// Adds a hook that is called with each answer: those of handlers, of later hooks, of files, and of the app to requests without a route.
-/// It does not see answers to requests that the parser has refused. The hook that was added last is called first, and all of them before
+/// It does not see the engine's own answers: to malformed requests, 413, time limits. Give these their fields in `highwire_app_on_error`,
+/// too. Its response takes no trailers, and is not to be freed. The hook that was added last is called first, and all of them before
 /// the answer is compressed.
 ///
 /// # Safety
@@ -176,7 +177,8 @@ impl Context {
 }
 
 /// Keeps a value for a request: for example what a hook has found out for the handlers. `release` may be NULL; it is called once with the
-/// value, when another value takes its place, or when the request has ended, also if its client has left.
+/// value, when another value takes its place, or when the request has ended, also if its client has left. If this call fails, the value
+/// stays the program's.
 ///
 /// # Safety
 /// `release` must be NULL or a function of its type.

@@ -36,7 +36,8 @@ pub struct highwire_field {
 /// Gets a part of a field, on the worker's thread. Its bytes are valid until the callback returns. At the end of each field `length` is 0.
 /// After the last field, `field` is NULL and `result` is `HIGHWIRE_OK`. If the form is malformed, or a limit is exceeded, `field` is NULL and
 /// `result` is `HIGHWIRE_INVALID_ARGUMENT`; if the body does not come whole, it is `HIGHWIRE_GONE`; `highwire_last_error` has the reason.
-/// Returns 0 to go on. After another value the callback is not called again.
+/// Returns 0 to go on. After another value the callback is not called again. A callback that writes to a disk keeps the worker's other
+/// connections waiting; give the bytes to another thread if the disk is slow. A form cannot be paused.
 pub type highwire_field_callback = Option<
     unsafe extern "C" fn(
         request: highwire_request,

@@ -86,7 +86,7 @@ pub(crate) fn part<R>(
         Some(Err(deferred)) => kept(&deferred),
         None => kept(&*deferred_request(handle)?),
     };
-    found.ok_or((HIGHWIRE_NOT_FOUND, "the request has no such part".to_string()))
+    found.ok_or((HIGHWIRE_NOT_FOUND, "the request has no such field, parameter or form".to_string()))
 }
 
 /// Checks that the route of a request takes its body whole.
@@ -94,7 +94,8 @@ pub(crate) fn check_whole(handle: highwire_request) -> Result<(), Failed> {
     if body_use(handle)? == BodyUse::Whole {
         return Ok(());
     }
-    failed(HIGHWIRE_WRONG_STATE, "the route does not take the body whole: it needs HIGHWIRE_BODY_WHOLE")
+    let text = "the body cannot be read here: a hook has none, and a route needs HIGHWIRE_BODY_WHOLE to take it whole";
+    failed(HIGHWIRE_WRONG_STATE, text)
 }
 
 /// Gives a part of a request: see [`part`].
@@ -373,7 +374,8 @@ pub extern "C" fn highwire_request_defer(request: highwire_request) -> highwire_
     guarded(|| defer(request).map(drop))
 }
 
-/// Returns `HIGHWIRE_OK` if the client still waits for the answer, `HIGHWIRE_GONE` if it is gone or a deadline has passed.
+/// Returns `HIGHWIRE_OK` if the client still waits for the answer, `HIGHWIRE_GONE` if it is gone or a deadline has passed. Over HTTP/1 a
+/// client that ends its direction is taken for gone after a second.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_request_is_wanted(request: highwire_request) -> highwire_result {
     guarded(|| {

@@ -129,7 +129,7 @@ pub(crate) fn null<T>(name: &str) -> Result<T, Failed> {
 }
 
 /// Returns the text of the last error of this thread, with a NUL at its end. It is valid until the next call of the library
-/// on this thread fails.
+/// on this thread fails. It may quote what a client has sent: escape it before it goes into JSON or HTML.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())

@@ -259,7 +259,7 @@ pub extern "C" fn highwire_server_start(server: highwire_server) -> highwire_res
     })
 }
 
-/// Runs the server until SIGINT or SIGTERM, for which it installs handlers, or until `highwire_server_shutdown`. The first signal
+/// Runs the server until SIGINT, SIGTERM or SIGQUIT, for which it installs handlers, or until `highwire_server_shutdown`. The first signal
 /// begins a graceful shutdown, the second cuts all connections. The handlers stay installed after the end.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_server_run(server: highwire_server) -> highwire_result {

@@ -180,7 +180,8 @@ impl Drop for Reading {
 }
 
 /// Answers a request with a response whose body follows in parts, by `highwire_stream_write`. The response is freed, also
-/// if the call fails. `length` is the length of the body, or -1 if it is not known. `callback` may be NULL.
+/// if the call fails. `length` is the length of the body, or -1 if it is not known. `callback` may be NULL. If the program sends more or
+/// less than `length`, the connection is cut, so that the client sees it, and the log tells it.
 ///
 /// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the client is gone.
 ///

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::ffi::{c_char, c_void};
 
 /// Gets a name and a value, which are valid until the callback returns. Returns 0 to go on with the next one; another value
-/// ends the call.
+/// ends the call, which returns `HIGHWIRE_OK`.
 pub type highwire_pair_callback =
     Option<unsafe extern "C" fn(name: highwire_string, value: highwire_string, data: *mut c_void) -> i32>;
 
@@ -295,8 +295,12 @@ unsafe fn give_number(request: highwire_request, name: *const c_char, out: *mut 
         let number =
             std::str::from_utf8(value).ok().filter(|text| !text.starts_with('+')).and_then(|text| text.parse().ok());
         let Some(number) = number else {
-            let value = String::from_utf8_lossy(value);
-            return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{name:?} is {value:?}, which is no number of 64 bits"));
+            // Clients send these, and may send many.
+            let value = String::from_utf8_lossy(&value[..value.len().min(40)]);
+            return failed(
+                HIGHWIRE_INVALID_ARGUMENT,
+                format!("{name} is not a whole number of at most 64 bits: {value}"),
+            );
         };
         // SAFETY: as the caller promises.
         unsafe { give(out, number, "out") }?;
