@@ -227,8 +227,20 @@ fn a_client_reads_folded_lines() {
     }
     let mut unfolded = input.as_bytes().to_vec();
     highwire_proto::h1::unfold(&mut unfolded);
-    assert!(unfolded.starts_with(b"HTTP/1.1 103 Early Hints\r\nLink: x;  \ty\r\n\r\n"));
+    assert!(unfolded.starts_with(b"HTTP/1.1 103 Early Hints\r\nLink: x; y  \r\n\r\n"));
     assert_eq!(unfolded.split_off(54), &input.as_bytes()[54..], "only the first head is changed");
+    for (folded, expected) in [
+        ("S\r\nX: a\r\n b\r\n\r\n", "S\r\nX: a b  \r\n\r\n"),
+        ("S\r\nX: a \t\r\n \t b\r\n  c \r\n \r\nY: d\r\n e", "S\r\nX: a b c             \r\nY: d   e"),
+        ("S\r\nX:\r\n \r\n 2\r\nY: 1\r\n\r\n b\r\n c", "S\r\nX: 2     \r\nY: 1\r\n\r\n b\r\n c"),
+        ("S\r\n X: a\r\n", "S\r\n X: a\r\n"),
+        ("S\r\nX: a\n b\r\n", "S\r\nX: a\n b\r\n"),
+        ("S\r\nX: a\r\n", "S\r\nX: a\r\n"),
+    ] {
+        let mut bytes = folded.as_bytes().to_vec();
+        highwire_proto::h1::unfold(&mut bytes);
+        assert_eq!(String::from_utf8_lossy(&bytes), expected, "{folded:?}");
+    }
     // The line after the status line continues nothing, and a server refuses all of them.
     check_client("GET", "HTTP/1.1 200 OK\r\n X: a\r\n\r\n", false, &["ObsoleteFold"]);
     check_server("GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n", &["ObsoleteFold"]);

@@ -35,23 +35,45 @@ pub fn parse_trailers(bytes: &[u8], most: u32, limits: &Limits, head: &mut Head)
     scan::with(TrailerSection { bytes, most, limits, head })
 }
 
-/// Replaces the line ends of folded field lines by spaces, in the head of a response at the front of `bytes`, as RFC 9112
-/// section 5.2 requires of a client. All indices stay the same. The head may be incomplete.
+/// Joins folded field lines with one space, in the head of a response at the front of `bytes`, as RFC 9112 section 5.2 requires of a
+/// client. What is left over becomes spaces at the end of the line, which belong to no value, so that all lines stay where they are.
+/// The head may be incomplete.
 pub fn unfold(bytes: &mut [u8]) {
-    let mut lines = 0;
-    let mut at = 0;
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let (mut lines, mut at) = (0, 0);
+    // The end of what is joined of a folded line.
+    let mut joined: Option<usize> = None;
     while let Some(end) = memchr::memchr(b'\n', &bytes[at..]) {
         let next = at + end + 1;
         if bytes[at..next] == *b"\r\n" {
-            return;
+            break;
         }
         lines += 1;
-        let is_folded = matches!(bytes.get(next), Some(b' ' | b'\t')) && bytes[..next].ends_with(b"\r\n");
+        let line_end = if bytes[at..next].ends_with(b"\r\n") { next - 2 } else { next - 1 };
         // The second line is the first field, which continues nothing.
-        if is_folded && lines > 1 {
-            bytes[next - 2..next].fill(b' ');
+        let goes_on = line_end == next - 2 && lines > 1 && bytes.get(next).is_some_and(is_space);
+        let trimmed = |from: usize, to: usize, bytes: &[u8]| {
+            bytes[from..to].iter().rposition(|byte| !is_space(byte)).map_or(from, |last| from + last + 1)
+        };
+        if let Some(to) = joined {
+            let first =
+                bytes[at..line_end].iter().position(|byte| !is_space(byte)).map_or(line_end, |first| at + first);
+            let last = trimmed(first, line_end, bytes);
+            if first < last {
+                bytes[to] = b' ';
+                bytes.copy_within(first..last, to + 1);
+                joined = Some(to + 1 + last - first);
+            }
+        } else if goes_on {
+            joined = Some(trimmed(at, line_end, bytes));
+        }
+        if !goes_on && let Some(to) = joined.take() {
+            bytes[to..line_end].fill(b' ');
         }
         at = next;
+    }
+    if let Some(to) = joined {
+        bytes[to..at].fill(b' ');
     }
 }
 
