@@ -601,8 +601,7 @@ enum highwire_result highwire_request_read(struct highwire_request request,
                                            void *data);
 
 // Answers a request with a response whose body follows in parts, by `highwire_stream_write`. The response is freed, also
-// if the call fails. `length` is the length of the body, or -1 if it is not known. `callback` may be NULL. If the program sends more or
-// less than `length`, the connection is cut, so that the client sees it, and the log tells it.
+// if the call fails. `length` is the length of the body, or -1 if it is not known. `callback` may be NULL.
 //
 // The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the client is gone.
 //
@@ -618,14 +617,15 @@ enum highwire_result highwire_respond_stream(struct highwire_request request,
 // Sends a part of the body. The bytes are copied. Any thread may do that, but not two at the same time: the order would be
 // undefined.
 //
-// Returns `HIGHWIRE_AGAIN`, and takes nothing, if the part does not fit into the 256 KiB that may wait for the peer; the callback is
+// Returns `HIGHWIRE_INVALID_ARGUMENT` if the body would be longer than was announced. Returns `HIGHWIRE_AGAIN`, and takes nothing, if the part does not fit into the 256 KiB that may wait for the peer; the callback is
 // called when there is room, maybe before this call has returned. A part of any length fits if nothing waits. Returns
 // `HIGHWIRE_GONE` if the peer is gone, or the call has ended.
 enum highwire_result highwire_stream_write(struct highwire_stream stream,
                                            const void *part,
                                            size_t length);
 
-// Ends the body. The handle is invalid from now on.
+// Ends the body. The handle is invalid from now on. Returns `HIGHWIRE_INVALID_ARGUMENT` if the body is shorter than was announced; it is
+// then cut, as by `highwire_stream_abort`.
 enum highwire_result highwire_stream_end(struct highwire_stream stream);
 
 // Cuts the body short: the client of a response sees that it is incomplete, and a call fails. The handle is invalid from now on.

@@ -231,7 +231,7 @@ pub unsafe extern "C" fn highwire_call_stream(
             return null("out");
         }
         let place = |reading| set_body(call, Upload::Stream(reading));
-        let handle = stream::open(u64::try_from(length).ok(), callback, Data(data), place)?;
+        let handle = stream::open(stream::announced(length)?, callback, Data(data), place)?;
         // SAFETY: as the caller promises.
         unsafe { give(out, handle, "out") }
     })

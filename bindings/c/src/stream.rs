@@ -11,8 +11,8 @@ use crate::receive;
 use crate::request::{Data, highwire_request};
 use crate::response::{self, Draft, highwire_response};
 use crate::result::{
-    Failed, HIGHWIRE_AGAIN, HIGHWIRE_GONE, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, bytes, failed, give, guarded,
-    highwire_result,
+    Failed, HIGHWIRE_AGAIN, HIGHWIRE_GONE, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, bytes, failed,
+    give, guarded, highwire_result,
 };
 use bytes::Bytes;
 use futures_core::Stream;
@@ -42,7 +42,8 @@ pub type highwire_stream_callback =
 
 struct Queue {
     parts: Backlog<Bytes>,
-    /// The bytes that the connection has taken.
+    /// The bytes that the program has written, and those that the connection has taken.
+    written: u64,
     taken: u64,
     /// How the program has ended the body: true if it is whole.
     ended: Option<bool>,
@@ -180,8 +181,7 @@ impl Drop for Reading {
 }
 
 /// Answers a request with a response whose body follows in parts, by `highwire_stream_write`. The response is freed, also
-/// if the call fails. `length` is the length of the body, or -1 if it is not known. `callback` may be NULL. If the program sends more or
-/// less than `length`, the connection is cut, so that the client sees it, and the log tells it.
+/// if the call fails. `length` is the length of the body, or -1 if it is not known. `callback` may be NULL.
 ///
 /// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the client is gone.
 ///
@@ -205,10 +205,21 @@ pub unsafe extern "C" fn highwire_respond_stream(
         if out.is_null() {
             return crate::result::null("out");
         }
-        let handle = begin(request, draft, u64::try_from(length).ok(), callback, Data(data))?;
+        let handle = begin(request, draft, announced(length)?, callback, Data(data))?;
         // SAFETY: as the caller promises.
         unsafe { give(out, handle, "out") }
     })
+}
+
+/// Returns the length of a body, or `None` for -1.
+pub(crate) fn announced(length: i64) -> Result<Option<u64>, Failed> {
+    match u64::try_from(length) {
+        Ok(length) => Ok(Some(length)),
+        Err(_) if length == -1 => Ok(None),
+        Err(_) => {
+            failed(HIGHWIRE_INVALID_ARGUMENT, format!("{length} is no length of a body, and not -1 for an unknown one"))
+        }
+    }
 }
 
 /// Answers a request with a body in parts.
@@ -260,7 +271,15 @@ pub(crate) fn open(
     data: Data,
     place: impl FnOnce(Reading) -> Result<(), Failed>,
 ) -> Result<highwire_stream, Failed> {
-    let queue = Queue { parts: Backlog::new(), taken: 0, ended: None, is_gone: false, is_armed: false, beside: None };
+    let queue = Queue {
+        parts: Backlog::new(),
+        written: 0,
+        taken: 0,
+        ended: None,
+        is_gone: false,
+        is_armed: false,
+        beside: None,
+    };
     let writing = Arc::new(Writing { queue: Mutex::new(queue), callback, data, length });
     let handle = STREAMS.add(writing.clone());
     if let Err(error) = place(Reading { writing, handle }) {
@@ -286,9 +305,17 @@ fn write(stream: highwire_stream, part: &[u8], is_bounded: bool) -> Result<bool,
     if queue.ended.is_some() {
         return failed(HIGHWIRE_WRONG_STATE, "the stream has ended");
     }
+    let written = queue.written + part.len() as u64;
+    if let Some(length) = writing.length.filter(|length| written > *length) {
+        return failed(
+            HIGHWIRE_INVALID_ARGUMENT,
+            format!("the body would have {written} bytes, and {length} were announced"),
+        );
+    }
     if is_bounded && !queue.parts.has_room_for(part.len()) {
         return failed(HIGHWIRE_AGAIN, "too many bytes wait for the client");
     }
+    queue.written = written;
     if !part.is_empty() {
         queue.parts.push(Bytes::copy_from_slice(part), part.len());
     }
@@ -302,7 +329,7 @@ fn write(stream: highwire_stream, part: &[u8], is_bounded: bool) -> Result<bool,
 /// Sends a part of the body. The bytes are copied. Any thread may do that, but not two at the same time: the order would be
 /// undefined.
 ///
-/// Returns `HIGHWIRE_AGAIN`, and takes nothing, if the part does not fit into the 256 KiB that may wait for the peer; the callback is
+/// Returns `HIGHWIRE_INVALID_ARGUMENT` if the body would be longer than was announced. Returns `HIGHWIRE_AGAIN`, and takes nothing, if the part does not fit into the 256 KiB that may wait for the peer; the callback is
 /// called when there is room, maybe before this call has returned. A part of any length fits if nothing waits. Returns
 /// `HIGHWIRE_GONE` if the peer is gone, or the call has ended.
 ///
@@ -321,7 +348,8 @@ pub unsafe extern "C" fn highwire_stream_write(
     })
 }
 
-/// Ends the body. The handle is invalid from now on.
+/// Ends the body. The handle is invalid from now on. Returns `HIGHWIRE_INVALID_ARGUMENT` if the body is shorter than was announced; it is
+/// then cut, as by `highwire_stream_abort`.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_stream_end(stream: highwire_stream) -> highwire_result {
     end(stream, true)
@@ -339,10 +367,18 @@ fn end(stream: highwire_stream, is_whole: bool) -> highwire_result {
         let mut queue = writing.lock();
         queue.ended = Some(is_whole);
         let (reader, is_gone, beside) = (queue.parts.take_reader(), queue.is_gone, queue.beside);
+        let (written, length) = (queue.written, writing.length.unwrap_or(queue.written));
         drop(queue);
         // The program is not called back for the request's body after this.
         beside.into_iter().for_each(deferred::remove);
         reader.into_iter().for_each(Waker::wake);
-        if is_gone && is_whole { gone() } else { Ok(()) }
+        if is_gone && is_whole {
+            return gone();
+        }
+        if is_whole && written < length {
+            let text = format!("the body has {written} bytes, and {length} were announced, so it is cut");
+            return failed(HIGHWIRE_INVALID_ARGUMENT, text);
+        }
+        Ok(())
     })
 }

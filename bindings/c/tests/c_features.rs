@@ -71,6 +71,10 @@ fn ask_for_features(address: &str, what: &str) {
     assert!(long.to_lowercase().contains("content-encoding: gzip\r\n") && long.len() < 2000, "{what}: {long}");
     assert!(long.contains("x-mark: /long 200 -"), "{what}: {long}");
 
+    assert_eq!(body(&get(address, "/lengths")), "hello", "{what}");
+    let mut short = connect(address);
+    write!(short, "GET /short HTTP/1.1\r\n{CLOSE}\r\n").expect("a request");
+    short.read_to_end(&mut Vec::new()).expect_err("the connection is reset");
     let socket = get(address, "/socket");
     assert!(socket.starts_with("HTTP/1.1 4"), "{what}: {socket}");
     ask_for_forms(address, what);

@@ -320,6 +320,31 @@ static void is_never_called(highwire_websocket socket, int32_t event, uint32_t c
     abort();
 }
 
+/* A body with an announced length: neither more nor less. */
+static void lengths(highwire_request request, void *data) {
+    highwire_stream stream;
+    highwire_response response;
+    (void)data;
+    EXPECT(highwire_response_new(200, &response), HIGHWIRE_OK);
+    EXPECT(highwire_respond_stream(request, response, -2, NULL, NULL, &stream), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_response_new(200, &response), HIGHWIRE_OK);
+    EXPECT(highwire_respond_stream(request, response, 5, NULL, NULL, &stream), HIGHWIRE_OK);
+    EXPECT(highwire_stream_write(stream, "hel", 3), HIGHWIRE_OK);
+    EXPECT(highwire_stream_write(stream, "lo!", 3), HIGHWIRE_INVALID_ARGUMENT);
+    EXPECT(highwire_stream_write(stream, "lo", 2), HIGHWIRE_OK);
+    EXPECT(highwire_stream_end(stream), HIGHWIRE_OK);
+}
+
+static void too_short(highwire_request request, void *data) {
+    highwire_stream stream;
+    highwire_response response;
+    (void)data;
+    EXPECT(highwire_response_new(200, &response), HIGHWIRE_OK);
+    EXPECT(highwire_respond_stream(request, response, 5, NULL, NULL, &stream), HIGHWIRE_OK);
+    EXPECT(highwire_stream_write(stream, "hel", 3), HIGHWIRE_OK);
+    EXPECT(highwire_stream_end(stream), HIGHWIRE_INVALID_ARGUMENT);
+}
+
 static void socket(highwire_request request, void *data) {
     (void)data;
     EXPECT(highwire_respond_websocket(request, NULL, is_never_called, NULL, NULL), HIGHWIRE_REFUSED);
@@ -401,6 +426,8 @@ int main(int argc, char **argv) {
         {"POST", "/both", HIGHWIRE_BODY_PARTS, read_both, NULL},
         {"POST", "/end", HIGHWIRE_BODY_PARTS, end_first, NULL},
         {"POST", "/form/slow", HIGHWIRE_BODY_PARTS, slow_form, NULL},
+        {"GET", "/lengths", HIGHWIRE_BODY_NONE, lengths, NULL},
+        {"GET", "/short", HIGHWIRE_BODY_NONE, too_short, NULL},
         {"GET", "/socket", HIGHWIRE_BODY_NONE, socket, NULL},
         {"GET", "/certificate", HIGHWIRE_BODY_NONE, certificate, NULL},
         {"GET", "/certificate/later", HIGHWIRE_BODY_NONE, certificate, &server},
