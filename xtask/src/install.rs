@@ -239,12 +239,19 @@ fn pkg_config(prefix: &Path, version: &str) -> String {
 }
 
 fn cmake(soname: &str) -> String {
+    let system: Vec<&str> = SYSTEM_LIBRARIES.split_whitespace().filter_map(|name| name.strip_prefix("-l")).collect();
+    let system = system.join(";");
     format!(
-        "# Defines the library Highwire::highwire.\n\
+        "# Defines the libraries Highwire::highwire and Highwire::highwire_static.\n\
          get_filename_component(_highwire_prefix \"${{CMAKE_CURRENT_LIST_DIR}}/../../..\" ABSOLUTE)\n\
          if(NOT TARGET Highwire::highwire)\n  add_library(Highwire::highwire SHARED IMPORTED)\n  \
          set_target_properties(Highwire::highwire PROPERTIES\n    \
          IMPORTED_LOCATION \"${{_highwire_prefix}}/lib/{soname}\"\n    \
+         INTERFACE_INCLUDE_DIRECTORIES \"${{_highwire_prefix}}/include\")\n  \
+         add_library(Highwire::highwire_static STATIC IMPORTED)\n  \
+         set_target_properties(Highwire::highwire_static PROPERTIES\n    \
+         IMPORTED_LOCATION \"${{_highwire_prefix}}/lib/libhighwire.a\"\n    \
+         INTERFACE_LINK_LIBRARIES \"{system}\"\n    \
          INTERFACE_INCLUDE_DIRECTORIES \"${{_highwire_prefix}}/include\")\nendif()\n"
     )
 }
