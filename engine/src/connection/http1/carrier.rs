@@ -95,15 +95,11 @@ impl Carrier for H1<'_, '_> {
         self.behind.is_empty()
     }
 
-    /// Lets the connection drop the body as it arrives. Makes this exchange the last one if the body is or may be too long to
-    /// drop, or the peer may wait for 100 (Continue): the answer tells that the connection closes.
+    /// Lets the connection drop the body as it arrives. Makes this exchange the last one if the body is too long to
+    /// drop or the peer may wait for 100 (Continue).
     fn leave_body(&mut self, length: Length, head: &Head, worker: &mut WorkerContext<impl Service>) {
         let limit = worker.shared.config().limits.unread_body_bytes;
-        let too_large = match length {
-            Length::Exact(length) => length > limit,
-            Length::Unknown => !has_all_chunks(self.behind),
-            Length::Empty => false,
-        };
+        let too_large = matches!(length, Length::Exact(length) if length > limit);
         if too_large || head.expects_continue {
             self.connection.http.close_after();
         }
@@ -220,44 +216,5 @@ impl Carrier for H1<'_, '_> {
         // The answer is complete, so the peer still gets it.
         self.out.flush(self.connection.transport.id);
         self.connection.finish(worker, self.out);
-    }
-}
-
-/// Returns true if a chunked body ends in these bytes.
-fn has_all_chunks(mut bytes: &[u8]) -> bool {
-    let find = |bytes: &[u8], wanted: &[u8]| bytes.windows(wanted.len()).position(|window| window == wanted);
-    while let Some(end) = find(bytes, b"\r\n") {
-        let digits = bytes[..end].split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
-        let size = std::str::from_utf8(digits).ok().and_then(|digits| usize::from_str_radix(digits, 16).ok());
-        bytes = &bytes[end + 2..];
-        match size {
-            Some(0) => return bytes.starts_with(b"\r\n") || find(bytes, b"\r\n\r\n").is_some(),
-            Some(size) => match size.checked_add(2).and_then(|size| bytes.get(size..)) {
-                Some(rest) => bytes = rest,
-                None => return false,
-            },
-            None => return false,
-        }
-    }
-    false
-}
-
-#[cfg(test)]
-mod tests {
-    use super::has_all_chunks;
-
-    #[test]
-    fn the_end_of_a_chunked_body_is_found() {
-        let whole = "3;a=\"b\"\r\nabc\r\n00a\r\n0123456789\r\n0\r\n\r\n";
-        for at in 0..whole.len() {
-            assert!(!has_all_chunks(&whole.as_bytes()[..at]), "{:?}", &whole[..at]);
-        }
-        for behind in ["", "GET / HTTP/1.1\r\n\r\n"] {
-            assert!(has_all_chunks(format!("{whole}{behind}").as_bytes()));
-            assert!(has_all_chunks(format!("0\r\nX: y\r\n\r\n{behind}").as_bytes()));
-        }
-        for wrong in ["x\r\n\r\n", "ffffffffffffffff\r\n", "0\r\nX: y\r\n", "-1\r\n0\r\n\r\n"] {
-            assert!(!has_all_chunks(wrong.as_bytes()), "{wrong:?}");
-        }
     }
 }
