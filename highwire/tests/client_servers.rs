@@ -63,10 +63,10 @@ fn folded_lines_are_read_with_spaces() {
     });
     ask(async move |client| {
         let response = client.get(&url).send().await?;
-        assert_eq!(response.header("x-long"), Some("a   b  \tc"));
+        assert_eq!(response.header("x-long"), Some("a b c"));
         assert_eq!(response.text().await?, "ok");
         let response = client.get(&format!("{url}/early")).send().await?;
-        assert_eq!((response.header("x"), response.header("link")), (Some("1    2"), None));
+        assert_eq!((response.header("x"), response.header("link")), (Some("1 2"), None));
         assert_eq!(response.text().await?, "ok");
         Ok(())
     });
