@@ -281,7 +281,7 @@ fn start(command: &mut Command, port: u16) -> Running {
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a program");
     let running = Running(child);
     let begun = Instant::now();
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+    while !testkit::http1::listens(("127.0.0.1", port)) {
         assert!(begun.elapsed() < Duration::from_secs(60), "{command:?} does not listen");
         std::thread::yield_now();
     }
@@ -472,7 +472,7 @@ fn highwire_behind_haproxy() {
         let child = command.args(["-f", &folder.path("haproxy.cfg"), "-db"]).stdin(Stdio::null()).stdout(log);
         let running = Running(child.stderr(Stdio::null()).spawn().expect("a program"));
         let begun = Instant::now();
-        while TcpStream::connect(("127.0.0.1", front)).is_err() {
+        while !testkit::http1::listens(("127.0.0.1", front)) {
             assert!(begun.elapsed() < Duration::from_secs(60), "HAProxy does not listen");
             std::thread::yield_now();
         }

@@ -171,7 +171,7 @@ impl Broker {
         command.args(&self.arguments).stdout(Stdio::null()).stderr(Stdio::null());
         self.child = Some(command.spawn().expect("a broker"));
         let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+        while !testkit::http1::listens(("127.0.0.1", self.port)) {
             assert!(Instant::now() < deadline, "the broker does not start");
             std::thread::yield_now();
         }

@@ -9,7 +9,6 @@ use highwire::client::{Body, Client, ClientBuilder, Error, block_on};
 use highwire::proxy::Proxy;
 use highwire::tls::ClientTls;
 use programs::{Folder, free_port, program};
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -38,7 +37,7 @@ fn start(command: &mut Command, ports: &[u16], urls: Vec<(String, bool)>, echoes
     let server = Server { child, urls, echoes };
     let begun = Instant::now();
     for port in ports {
-        while TcpStream::connect(("127.0.0.1", *port)).is_err() {
+        while !testkit::http1::listens(("127.0.0.1", *port)) {
             assert!(begun.elapsed() < Duration::from_secs(60), "{command:?} does not listen");
             // Polls a program of another project, which has no other way to say that it is ready.
             std::thread::yield_now();

@@ -5,12 +5,17 @@
 //! shares no code with the engine.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// The default timeout of each read and write. It is far longer than an answer should take on a slow machine. A test
 /// that must fail if a timeout of the server ends a wait needs a shorter one; see [`connect_within`].
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Returns true if somebody listens at an address. While nobody does, a connection to a port of the ephemeral range may reach itself.
+pub fn listens(address: impl ToSocketAddrs) -> bool {
+    TcpStream::connect(address).is_ok_and(|stream| stream.local_addr().ok() != stream.peer_addr().ok())
+}
 
 /// Connects to an address, with [`PATIENCE`] for each read and write.
 ///

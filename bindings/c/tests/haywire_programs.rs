@@ -39,7 +39,7 @@ fn a_full_disk_under_standard_output_harms_nothing() {
     let mut child =
         Command::new(&program).arg(config(port, 1)).stdout(full()).stderr(full()).spawn().expect("a program");
     let address = format!("127.0.0.1:{port}");
-    while std::net::TcpStream::connect(&address).is_err() {
+    while !testkit::http1::listens(&address) {
         assert!(child.try_wait().expect("a status").is_none(), "the program has ended");
         std::thread::yield_now();
     }

@@ -24,7 +24,7 @@ fn free_ports() -> u16 {
 fn start(mut command: Command, port: u16) -> Child {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("a program");
     let until = Instant::now() + Duration::from_secs(20);
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+    while !testkit::http1::listens(("127.0.0.1", port)) {
         if let Some(status) = child.try_wait().expect("a status") {
             let mut said = String::new();
             let _ = child.stderr.take().expect("a pipe").read_to_string(&mut said);

@@ -34,7 +34,7 @@ fn start(name: &str, build: Build, arguments: &[&str]) -> Program {
     command.env("ASAN_OPTIONS", "detect_leaks=0");
     let mut program = Program { child: command.spawn().expect("a program"), address: format!("127.0.0.1:{port}") };
     let until = Instant::now() + Duration::from_secs(20);
-    while TcpStream::connect(&program.address).is_err() {
+    while !testkit::http1::listens(&program.address) {
         assert!(program.child.try_wait().expect("a status").is_none(), "{name} has ended");
         assert!(Instant::now() < until, "{name} does not listen");
         std::thread::yield_now();
