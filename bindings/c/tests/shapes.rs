@@ -4,7 +4,7 @@
 mod programs;
 
 use programs::{BUILDS, Build, C99, compile, has, root};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use testkit::http1::{Http1, body, connect, exchange_text, get};
