@@ -12,7 +12,8 @@ use std::time::Duration;
 /// that must fail if a timeout of the server ends a wait needs a shorter one; see [`connect_within`].
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns true if somebody listens at an address. While nobody does, a connection to a port of the ephemeral range may reach itself.
+/// Returns true if a server listens at an address. Without a server, the kernel may give a client the same port as its own, so that the
+/// client connects to itself. This does not count.
 pub fn listens(address: impl ToSocketAddrs) -> bool {
     TcpStream::connect(address).is_ok_and(|stream| stream.local_addr().ok() != stream.peer_addr().ok())
 }

@@ -160,18 +160,13 @@ fn third_parties(root: &Path, options: Options) -> Result<String> {
     let sources = sources()?;
     let mut text = String::from("libhighwire contains these libraries, or was built with them.\n");
     for package in packages {
-        let mut parts = package.split('|');
-        let (name, license, home) = (parts.next(), parts.next(), parts.next());
-        let (Some((name, version)), Some(license), Some(home)) =
-            (name.and_then(|name| name.split_once(" v")), license, home)
-        else {
+        let [package, license, home] = package.split('|').collect::<Vec<_>>()[..] else { continue };
+        let Some((name, version)) = package.split_once(" v").filter(|_| !package.contains(" (/")) else {
+            // The project's own packages have a path behind the version.
             continue;
         };
-        // The project's own packages have a path behind the version, and macros a note.
+        // Macros have a note there.
         let version = version.split(' ').next().unwrap_or_default();
-        if package.contains(" (/") {
-            continue;
-        }
         let rule = "=".repeat(80);
         text += &format!("\n{rule}\n{name} {version}, {license}\n{home}\n{rule}\n");
         let folder =

@@ -41,15 +41,11 @@ const SECTIONS: &[(&str, &[&str])] = &[
             "highwire_handler",
             "highwire_body_use",
             "highwire_option",
-            "highwire_request_hook",
             "highwire_response_hook",
             "highwire_error_hook",
         ],
     ),
-    (
-        "Servers: addresses, start and stop",
-        &["highwire_server", "highwire_tls", "highwire_client_certificates", "highwire_stats"],
-    ),
+    ("Servers: addresses, start and stop", &["highwire_server", "highwire_tls", "highwire_stats"]),
     ("Requests", &["highwire_request", "highwire_pair_callback"]),
     ("Answers", &["highwire_respon"]),
     (

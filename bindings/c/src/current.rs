@@ -195,6 +195,12 @@ pub(crate) fn handle_of_current(handle: highwire_request) -> bool {
     with_current(handle, |_| ()).is_some()
 }
 
+/// Returns true if the program has not answered a request. Makes no text of an error, unlike [`defer`].
+pub(crate) fn is_unanswered(handle: highwire_request) -> bool {
+    let here = with_current(handle, |current| current.answer.is_none() && current.deferred.is_none());
+    here == Some(true) || deferred::get(handle).is_some()
+}
+
 /// Returns a deferred request by its handle, which `with_current` did not find.
 pub(crate) fn deferred_request(handle: highwire_request) -> Result<Arc<Deferred>, Failed> {
     deferred::get(handle).ok_or_else(|| missing(handle))

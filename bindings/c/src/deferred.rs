@@ -105,8 +105,8 @@ pub(crate) fn take(handle: highwire_request) -> Option<Reply> {
     Some(reply)
 }
 
-/// Removes a request whose client has left during its answer in parts. If the program waits for a part of the body, it is told first:
-/// [`end_body`].
+/// Removes a request whose client has left during its answer in parts. If the program waits for a part of the request's body, only marks
+/// the request: the task that waits tells the program first, and then [`end_body`] removes the request.
 pub(crate) fn end_stream(handle: highwire_request) {
     if receive::is_awaited(handle)
         && let Some(deferred) = get(handle)

@@ -143,8 +143,8 @@ pub extern "C" fn http_request_has_flag(request: *mut http_request_s, flag: c_in
 #[unsafe(no_mangle)]
 pub extern "C" fn http_request_connection(request: *mut http_request_s, directive: c_int) {
     with_connection(request, |connection| match directive {
-        HTTP_CLOSE => connection.set_closes(true),
-        HTTP_KEEP_ALIVE => connection.set_closes(false),
+        HTTP_CLOSE => connection.known.set_closes(true),
+        HTTP_KEEP_ALIVE => connection.known.set_closes(false),
         _ => {}
     });
 }

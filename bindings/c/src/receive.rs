@@ -37,7 +37,8 @@ thread_local! {
     static BODIES: RefCell<HashMap<highwire_request, Option<Waiting>>> = RefCell::default();
 }
 
-/// A task that waits for a body. At its end, also if its thread ends before the body goes on, nobody waits for the body any more.
+/// Says that a task waits for a body, until it is dropped: at the end of the task, or when the task's thread ends before the body goes
+/// on.
 pub(crate) struct Awaiting {
     request: highwire_request,
     /// True if the task has put the body back.

@@ -38,20 +38,15 @@ pub(super) struct Connection {
     pub(super) chunk: Bytes,
     /// The body as a chunk, if it is not streamed.
     pub(super) whole_chunk: Option<Bytes>,
-    /// True if the connection shall close after the response.
-    pub(super) closes: bool,
     /// The response body that is being sent in chunks, its trailers, and who waits for room.
     pub(super) stream: Option<(highwire_stream, LateTrailers)>,
     pub(super) waits_for_room: RequestCallback,
     /// Runs callbacks on the connection's worker, also for calls between its turns.
     pub(super) spawner: Option<Spawner>,
-    /// True until the program has answered the request. The parts of the request that it was given live until then, also if
-    /// the client has left.
-    awaits_answer: bool,
     /// True if another connection has its slot.
     has_ended: bool,
-    /// What other threads know of it.
-    known: Arc<Known>,
+    /// What other threads know of it, too.
+    pub(super) known: Arc<Known>,
     /// A request that was deferred before its handler began, so that the handler can read it although another thread has answered it.
     held: Option<Arc<Deferred>>,
 }
@@ -92,7 +87,6 @@ impl Connection {
 
     /// Records that the program has answered the request, and frees the parts of it.
     fn answered(&mut self) {
-        self.awaits_answer = false;
         self.known.set_answered();
         self.free();
         if let Some(head) = self.head.take().filter(|head| head.capacity() <= SPARE_HEAD_BYTES) {
@@ -102,12 +96,6 @@ impl Connection {
                 }
             });
         }
-    }
-
-    /// Sets whether the connection closes after the response.
-    pub(super) fn set_closes(&mut self, closes: bool) {
-        self.closes = closes;
-        self.known.set_closes(closes);
     }
 
     /// Frees the body of the request.
@@ -151,7 +139,7 @@ pub(super) fn begin(server: &Arc<Server>, id: SocketId, request: highwire_reques
         let ended = before.and_then(|before| {
             let ended = connections.by_number.get_mut(&before)?;
             ended.has_ended = true;
-            if ended.awaits_answer && !ended.known.is_answered() {
+            if !ended.known.is_answered() {
                 // The program may still read the request, whose copy is made before the engine's is dropped.
                 ended.head(|_| Some(()));
                 connections.unanswered.push(before);
@@ -176,11 +164,9 @@ pub(super) fn begin(server: &Arc<Server>, id: SocketId, request: highwire_reques
             body: Bytes::new(),
             chunk: Bytes::new(),
             whole_chunk: None,
-            closes: false,
             stream: None,
             waits_for_room: None,
             spawner: Spawner::here(),
-            awaits_answer: true,
             has_ended: false,
             known: Known::new(number),
             held: None,
@@ -188,10 +174,10 @@ pub(super) fn begin(server: &Arc<Server>, id: SocketId, request: highwire_reques
         connection.answered();
         connection.known.begin(request);
         connection.held = whole_chunk.as_ref().filter(|chunk| !chunk.is_empty()).and_then(|_| deferred::get(request));
-        (connection.request, connection.awaits_answer) = (request, true);
+        connection.request = request;
         connection.body = whole_chunk.clone().unwrap_or_default();
         connection.whole_chunk = whole_chunk;
-        (connection.closes, connection.waits_for_room) = (false, None);
+        connection.waits_for_room = None;
         let stream = connection.stream.take();
         (ended, stream)
     });

@@ -17,7 +17,8 @@ pub(super) struct Known {
     request: AtomicU64,
     /// True if the connection closes after the response.
     closes: AtomicBool,
-    /// True if the program has answered the request.
+    /// True if the program has answered the request. Until then the parts of the request that it was given live, also if the client has
+    /// left.
     is_answered: AtomicBool,
     /// What is known of the handler.
     handler: AtomicU8,
@@ -66,6 +67,10 @@ impl Known {
         self.closes.store(closes, Ordering::Relaxed);
     }
 
+    pub(super) fn closes(&self) -> bool {
+        self.closes.load(Ordering::Relaxed)
+    }
+
     /// Records that the program has answered the request.
     pub(super) fn set_answered(&self) {
         self.is_answered.store(true, Ordering::Release);
@@ -98,7 +103,7 @@ impl Known {
 /// Answers the request of a connection of another thread.
 pub(super) fn respond(number: u64, make: impl FnOnce(bool) -> Draft) -> Result<(), Failed> {
     let Some(known) = lock(&KNOWN).get(&number).cloned() else { return Ok(()) };
-    let draft = make(known.closes.load(Ordering::Relaxed));
+    let draft = make(known.closes());
     let request = highwire_request { id: known.request.load(Ordering::Relaxed) };
     if known.is_answered.swap(true, Ordering::AcqRel) {
         return Ok(());

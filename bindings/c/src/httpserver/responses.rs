@@ -150,7 +150,8 @@ pub unsafe extern "C" fn http_respond(request: *mut http_request_s, response: *m
             draft.set_body(Bytes::copy_from_slice(body));
             draft
         };
-        let Some((handle, closes)) = with_connection(request, |connection| (connection.request, connection.closes))
+        let Some((handle, closes)) =
+            with_connection(request, |connection| (connection.request, connection.known.closes()))
         else {
             return elsewhere::respond(request as usize as u64, draft);
         };
@@ -175,7 +176,7 @@ pub unsafe extern "C" fn http_respond_chunk(
     guarded(|| {
         let Some(making) = take(response) else { return Ok(()) };
         let known = with_connection(request, |connection| {
-            (connection.request, connection.closes, connection.stream.as_ref().map(|(stream, _)| *stream))
+            (connection.request, connection.known.closes(), connection.stream.as_ref().map(|(stream, _)| *stream))
         });
         let Some((handle, closes, stream)) = known else { return Ok(()) };
         let stream = match stream {

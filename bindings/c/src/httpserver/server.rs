@@ -2,7 +2,7 @@
 
 use super::connections::{begin, call_back, end_handler};
 use super::{RequestCallback, http_server_s};
-use crate::current::{Handler, Role, defer, with_request_mut};
+use crate::current::{Handler, Role, defer, is_unanswered, with_request_mut};
 use crate::embed::{self, highwire_loop};
 use crate::log::complain;
 use crate::receive;
@@ -400,7 +400,7 @@ fn run(server: &Arc<Server>, id: SocketId, handle: highwire_request, body: Optio
     let number = begin(server, id, handle, body);
     call_back(number, handle, server.handler, |_| {});
     // Another thread may answer from now on, or has done so.
-    let is_unanswered = defer(handle).is_ok();
+    let is_unanswered = is_unanswered(handle) && defer(handle).is_ok();
     if let Some(draft) = end_handler(number, handle)
         && is_unanswered
     {

@@ -187,7 +187,7 @@ impl Http2 {
         }
         let all = all_ahead(worker);
         let left = all.saturating_sub(self.ahead.in_all());
-        // While more than half is left, nobody needs to share.
+        // While more than half of the bytes are left, one stream may get as many as if it were alone.
         let sharing = if left > all / 2 { 1 } else { self.streams_ahead.in_all() + usize::from(own == 0) };
         let part = part_ahead(worker, sharing).saturating_sub(own as usize);
         let most = worker.rules.http2.most_window.saturating_sub(size) as usize;
