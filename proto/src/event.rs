@@ -34,8 +34,8 @@ pub enum Event<'b> {
     Head(Length),
     /// An interim response (1xx except 101), client role only. Its head is in the lent `Head`; another head follows.
     Interim,
-    /// The response's head at the front of the window has folded lines, client role only. The caller must replace them by
-    /// [`unfold`](crate::h1::unfold) in a copy of the window and call again.
+    /// The response's head or trailer section behind the consumed bytes is complete and has folded lines, client role only. The caller must join them
+    /// by [`unfold`](crate::h1::unfold) in a copy of the rest of the window and call again with it.
     Folded,
     /// Bytes of the body. They lie in the window and count as consumed.
     Data(&'b [u8]),

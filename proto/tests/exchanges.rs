@@ -219,29 +219,55 @@ fn a_client_reads_folded_lines() {
     let input = "HTTP/1.1 103 Early Hints\r\nLink: x;\r\n\ty\r\n\r\n\
                  HTTP/1.1 200 OK\r\nX: a\r\n b\r\n  c\r\n \r\nContent-Length:\r\n 2\r\n\r\n b";
     check_client("GET", input, false, &["interim 103", "200 OK Exact(2)", "body \" b\""]);
-    // Any split gives the same, and the fields have spaces in place of the line ends.
+    // Any split gives the same.
     for at in 0..input.len() {
         let (first, second) = input.as_bytes().split_at(at);
         let seen = watch_pieces(Role::Client, Some("GET"), &[first, second], false);
         assert_eq!(seen, ["interim 103", "200 OK Exact(2)", "body \" b\""], "split at {at}");
     }
+    // A long head is not parsed for each byte.
+    let long = format!("HTTP/1.1 200 OK\r\nX: {}\r\n b\r\nContent-Length: 0\r\n\r\n", "a".repeat(6000));
+    for first in [6019, 6020, 6021, 6022, 6023, 6030, long.len() - 1, long.len()] {
+        let (first, second) = long.as_bytes().split_at(first);
+        assert_eq!(watch_pieces(Role::Client, Some("GET"), &[first, second], false), ["200 OK Empty"]);
+    }
+    // A line end that is wrong, and a section without an end, are found behind folded lines too.
+    check_client("GET", "HTTP/1.1 200 OK\r\nX: a\r\n b\nY: c\r\n\n", false, &["InvalidLineEnd"]);
+    let endless = format!("HTTP/1.1 200 OK\r\nX: a\r\n b{}", "\r\n c".repeat(Limits::MAX_HEAD_BYTES as usize / 4));
+    check_client("GET", &endless, false, &["HeadTooLarge"]);
     let mut unfolded = input.as_bytes().to_vec();
     highwire_proto::h1::unfold(&mut unfolded);
     assert!(unfolded.starts_with(b"HTTP/1.1 103 Early Hints\r\nLink: x; y  \r\n\r\n"));
     assert_eq!(unfolded.split_off(54), &input.as_bytes()[54..], "only the first head is changed");
     for (folded, expected) in [
         ("S\r\nX: a\r\n b\r\n\r\n", "S\r\nX: a b  \r\n\r\n"),
-        ("S\r\nX: a \t\r\n \t b\r\n  c \r\n \r\nY: d\r\n e", "S\r\nX: a b c             \r\nY: d   e"),
+        ("S\r\nX: a \t\r\n \t b\r\n  c \r\n \r\nY: d\r\n e\r\n\r\n", "S\r\nX: a b c             \r\nY: d e  \r\n\r\n"),
         ("S\r\nX:\r\n \r\n 2\r\nY: 1\r\n\r\n b\r\n c", "S\r\nX: 2     \r\nY: 1\r\n\r\n b\r\n c"),
-        ("S\r\n X: a\r\n", "S\r\n X: a\r\n"),
-        ("S\r\nX: a\n b\r\n", "S\r\nX: a\n b\r\n"),
-        ("S\r\nX: a\r\n", "S\r\nX: a\r\n"),
+        ("T: a\r\n b\r\n\r\nHTTP/1.1 200 OK\r\nX: a\r\n b", "T: a b  \r\n\r\nHTTP/1.1 200 OK\r\nX: a\r\n b"),
+        ("S\r\nX: a\n b\r\n\r\n", "S\r\nX: a\n b\r\n\r\n"),
+        ("S\r\nX: a\r\n\r\n", "S\r\nX: a\r\n\r\n"),
     ] {
         let mut bytes = folded.as_bytes().to_vec();
         highwire_proto::h1::unfold(&mut bytes);
         assert_eq!(String::from_utf8_lossy(&bytes), expected, "{folded:?}");
     }
-    // The line after the status line continues nothing, and a server refuses all of them.
+    let input = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nT: v\r\n w\r\n\t\r\n x\r\n\r\n";
+    for at in 0..input.len() {
+        let (first, second) = input.as_bytes().split_at(at);
+        let seen = watch_pieces(Role::Client, Some("GET"), &[first, second], false);
+        assert_eq!(seen, ["200 OK Unknown", "body \"a\"", "trailer T=v w x"], "split at {at}");
+    }
+    // The line after the status line and the first trailer line continue nothing, and a server refuses all of them.
+    check_client(
+        "GET",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n T: v\r\n\r\n",
+        false,
+        &["200 OK Unknown", "ObsoleteFold"],
+    );
+    check_server(
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nT: v\r\n w\r\n\r\n",
+        &["POST / Unknown", "ObsoleteFold"],
+    );
     check_client("GET", "HTTP/1.1 200 OK\r\n X: a\r\n\r\n", false, &["ObsoleteFold"]);
     check_server("GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n", &["ObsoleteFold"]);
 }

@@ -72,7 +72,11 @@ impl SmallChunks {
 pub(super) enum Found<'b> {
     NeedMore,
     Data(&'b [u8]),
-    End { trailers: bool },
+    End {
+        trailers: bool,
+    },
+    /// The trailer section behind the bytes taken has folded lines.
+    Folded,
 }
 
 impl Decoder {
@@ -127,9 +131,12 @@ impl Decoder {
                     // Spans have 16 bits and count from the window's start, but the trailers begin `at` bytes after it.
                     let most =
                         limits.trailer_bytes.min(Limits::MAX_HEAD_BYTES - (at as u32).min(Limits::MAX_HEAD_BYTES));
-                    return Ok(match parse::parse_trailers(rest, most, limits, head)? {
-                        None => (at, Found::NeedMore),
-                        Some(length) => {
+                    return Ok(match parse::parse_trailers(rest, most, limits, head) {
+                        // A first line that begins with white space continues nothing.
+                        Err(Error::ObsoleteFold) if !head.fields.is_empty() => (at, Found::Folded),
+                        Err(error) => return Err(error),
+                        Ok(None) => (at, Found::NeedMore),
+                        Ok(Some(length)) => {
                             for field in &mut head.fields {
                                 for span in [&mut field.name, &mut field.value] {
                                     span.start += at as u16;
@@ -291,6 +298,7 @@ mod tests {
                         break;
                     }
                     Found::Data(bytes) => data.extend_from_slice(bytes),
+                    Found::Folded => return Err(Error::ObsoleteFold),
                     Found::End { .. } => {
                         let words = |span: crate::Span| span.of(&window).to_vec();
                         let trailers =

@@ -258,7 +258,10 @@ impl Connection {
             Role::Client => match parse::parse_response(window, limits, head) {
                 // A line after the status line that begins with white space continues nothing.
                 Err(Error::ObsoleteFold) if !head.fields.is_empty() => {
-                    return Ok(Received { consumed: 0, event: Event::Folded });
+                    let event = folded(window, limits.head_bytes, Error::HeadTooLarge)?;
+                    // What is unfolded is as long and must be parsed.
+                    self.seen = if event == Event::Folded { 0 } else { window.len() as u32 };
+                    return Ok(Received { consumed: 0, event });
                 }
                 parsed => parsed?,
             },
@@ -376,6 +379,10 @@ impl Connection {
                     Found::NeedMore => Event::NeedMore,
                     Found::Data(data) => Event::Data(data),
                     Found::End { trailers } => Event::End { trailers },
+                    Found::Folded if self.role == Role::Client => {
+                        folded(&window[taken..], limits.trailer_bytes, Error::TrailersTooLarge)?
+                    }
+                    Found::Folded => return Err(Error::ObsoleteFold),
                 };
                 (taken, event)
             }
@@ -413,6 +420,18 @@ impl Connection {
                 Ok(Event::Closed)
             }
         }
+    }
+}
+
+/// Returns [`Event::Folded`] if the section at the front of `bytes`, which has a folded line, is complete, because lines are joined
+/// in the same way however the bytes arrive.
+#[cold]
+fn folded(bytes: &[u8], most: u32, too_large: Error) -> Result<Event<'static>, Error> {
+    let is_complete = bytes.split_inclusive(|&byte| byte == b'\n').any(|line| matches!(line, b"\n" | b"\r\n"));
+    match is_complete {
+        true => Ok(Event::Folded),
+        false if bytes.len() >= most as usize => Err(too_large),
+        false => Ok(Event::NeedMore),
     }
 }
 

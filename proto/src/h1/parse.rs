@@ -35,12 +35,13 @@ pub fn parse_trailers(bytes: &[u8], most: u32, limits: &Limits, head: &mut Head)
     scan::with(TrailerSection { bytes, most, limits, head })
 }
 
-/// Joins folded field lines with one space, in the head of a response at the front of `bytes`, as RFC 9112 section 5.2 requires of a
-/// client. What is left over becomes spaces at the end of the line, which belong to no value, so that all lines stay where they are.
-/// The head may be incomplete.
+/// Joins folded field lines with one space, as RFC 9112 section 5.2 requires of a client. `bytes` begins with the response's head or
+/// trailer section for which [`Connection::receive`](super::Connection::receive) has returned
+/// [`Event::Folded`](crate::Event::Folded). What is left over becomes spaces at the end of the line, which belong to no value, so
+/// that all lines stay where they are.
 pub fn unfold(bytes: &mut [u8]) {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
-    let (mut lines, mut at) = (0, 0);
+    let mut at = 0;
     // The end of what is joined of a folded line.
     let mut joined: Option<usize> = None;
     while let Some(end) = memchr::memchr(b'\n', &bytes[at..]) {
@@ -48,10 +49,8 @@ pub fn unfold(bytes: &mut [u8]) {
         if bytes[at..next] == *b"\r\n" {
             break;
         }
-        lines += 1;
         let line_end = if bytes[at..next].ends_with(b"\r\n") { next - 2 } else { next - 1 };
-        // The second line is the first field, which continues nothing.
-        let goes_on = line_end == next - 2 && lines > 1 && bytes.get(next).is_some_and(is_space);
+        let goes_on = line_end == next - 2 && bytes.get(next).is_some_and(is_space);
         let trimmed = |from: usize, to: usize, bytes: &[u8]| {
             bytes[from..to].iter().rposition(|byte| !is_space(byte)).map_or(from, |last| from + last + 1)
         };
@@ -71,9 +70,6 @@ pub fn unfold(bytes: &mut [u8]) {
             bytes[to..line_end].fill(b' ');
         }
         at = next;
-    }
-    if let Some(to) = joined {
-        bytes[to..at].fill(b' ');
     }
 }
 
