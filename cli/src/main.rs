@@ -120,19 +120,19 @@ struct Serve {
     proxy_check: Option<String>,
 
     /// The most seconds until the head of a response of another server; then the client gets 504.
-    #[arg(long, value_name = "SECONDS", default_value_t = 50, requires = "proxy")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 50, requires = "proxy", value_parser = seconds, allow_negative_numbers = true)]
     proxy_timeout: u64,
 
     /// The most seconds until another server has accepted a connection.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "proxy")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "proxy", value_parser = seconds, allow_negative_numbers = true)]
     proxy_connect_timeout: u64,
 
     /// Try another server if this one has answered nothing for so many seconds and the request may be sent again.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "proxy")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "proxy", value_parser = seconds, allow_negative_numbers = true)]
     proxy_patience: u64,
 
     /// The most further attempts for one request.
-    #[arg(long, value_name = "NUMBER", default_value_t = 2, requires = "proxy")]
+    #[arg(long, value_name = "NUMBER", default_value_t = 2, requires = "proxy", value_parser = count::<usize>, allow_negative_numbers = true)]
     proxy_retries: usize,
 
     /// Pass on paths with empty segments (//) and backslashes. A server that reads `//` as `/` may then serve what a rule of
@@ -220,7 +220,7 @@ struct Running {
     http1_only: bool,
 
     /// Number of workers; 0 means one per CPU that this process may use, and no more than the CPU quota of its cgroup.
-    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = count::<usize>, allow_negative_numbers = true)]
     workers: usize,
 
     /// The interface to the kernel.
@@ -242,11 +242,11 @@ struct Running {
 
     /// Memory that the server may use for its peers, such as 64M or 2G (powers of 1,024). The default is half of the memory
     /// that the process may use, or a quarter if the process may use less than 128M.
-    #[arg(long, value_name = "BYTES", value_parser = size)]
+    #[arg(long, value_name = "BYTES", value_parser = size, allow_negative_numbers = true)]
     memory: Option<usize>,
 
     /// Maximum number of open connections. By default the limit of file descriptors decides.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = count::<u32>, allow_negative_numbers = true)]
     connections: Option<u32>,
 
     /// Log each request to standard error when its response has ended. docs/operating.md explains the fields.
@@ -295,6 +295,17 @@ fn size(text: &str) -> Result<usize, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "the number of bytes is too large".to_string())
 }
 
+/// Parses a whole number of seconds.
+fn seconds(text: &str) -> Result<u64, String> {
+    let digits = text.strip_suffix('s').unwrap_or(text);
+    digits.parse().map_err(|_| "expected a whole number of seconds, such as 30".to_string())
+}
+
+/// Parses a whole number.
+fn count<N: std::str::FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| "expected a whole number, such as 2".to_string())
+}
+
 /// Parses permissions in octal.
 fn mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
@@ -308,8 +319,8 @@ fn proxy_rule(text: &str) -> Result<(String, String), String> {
     if !path.starts_with('/') {
         return Err(format!("{example}: the path must begin with a slash"));
     }
-    if path.contains(['{', '}']) {
-        return Err(format!("{path:?} has braces; --proxy takes a plain path, for it and all paths below it"));
+    if path.contains(['{', '}', '*', '?', '#']) {
+        return Err(format!("{path:?} is not a plain path; --proxy passes on that path and all paths below it"));
     }
     for url in urls.split(',').map(str::trim) {
         if url.starts_with("unix:") || url.starts_with("http://unix:") {
@@ -324,9 +335,12 @@ fn proxy_rule(text: &str) -> Result<(String, String), String> {
 
 /// Splits `PATTERN=VALUE` at the first equals sign.
 fn rule(text: &str) -> Result<(String, String), String> {
-    let (pattern, value) =
-        text.split_once('=').ok_or_else(|| "expected PATTERN=VALUE, such as *=no-cache".to_string())?;
-    Ok((pattern.to_string(), value.to_string()))
+    match text.split_once('=') {
+        Some((pattern, value)) if !pattern.is_empty() && pattern.matches('*').count() <= 1 => {
+            Ok((pattern.to_string(), value.to_string()))
+        }
+        _ => Err("expected PATTERN=VALUE with at most one * in PATTERN, such as assets/*=max-age=3600".to_string()),
+    }
 }
 
 /// Parses the path of a health check.
@@ -364,8 +378,15 @@ impl Serve {
         let rules = self.cache_control.into_iter();
         let files = rules.fold(files, |files, (pattern, value)| files.cache_control(pattern, value));
         let has_root = proxies.iter().any(|(path, _)| path == "/");
+        if has_root {
+            tracing::info!("no files are served, because --proxy / passes all paths on");
+        }
         let app = if has_root { App::new() } else { App::new().files("/", files) };
         let app = proxies.into_iter().fold(app, |app, (path, proxy)| app.proxy(&path, proxy));
+        // The engine must not give a request up before the time of its upstreams is over.
+        let time = self.proxy_timeout.saturating_add(self.proxy_connect_timeout).saturating_add(self.proxy_patience);
+        let patience = Duration::from_secs(time);
+        let app = app.configure(|config| config.timeouts.handler = config.timeouts.handler.max(patience));
         Ok((if self.compress { app.with(Compression::new()) } else { app }, self.running))
     }
 

@@ -63,10 +63,36 @@ fn mistakes_are_told() {
         (&["--listen", "*:80"], "use :80 for all addresses"),
         (&["--listen", "unix:/tmp/highwire-x", "--unix-group", "no-such-group"], "there is no group \"no-such-group\""),
         (&["--cert", "a", "--key", "b"], "need --tls-listen"),
+        (&["--listen", "unix:/tmp"], "unix:/tmp: there is a file or folder that is not a socket"),
+        (&["--listen", ":7461", "--listen", "127.0.0.1:7461"], "this server listens on [::]:7461 already, and one"),
+        (&["--listen", "127.0.0.1:7462", "--listen", "127.0.0.1:7462"], "127.0.0.1:7462: the address is given twice"),
+        (&["--memory", "-1"], "a number of bytes, such as 64M or 2G"),
+        (&["--workers", "1.5"], "expected a whole number, such as 2"),
         (&["--engine", "steam"], "'steam'"),
         (&["--no-such-option"], "'--no-such-option'"),
     ] {
         check_fails(highwire(&[&["demo"], arguments].concat()), expected);
+    }
+    let folder = env!("CARGO_MANIFEST_DIR");
+    for (arguments, expected) in [
+        (&["--single-page", "/Cargo.toml"][..], "\"/Cargo.toml\" must be the path of a file in the folder"),
+        (&["--single-page", "../README.md"], "\"../README.md\" must be the path of a file in the folder"),
+        (&["--single-page", "src"], "the single page src in "),
+        (&["--not-found", ""], "the page \"\" must be the path of a file in the folder"),
+        (&["--cache-control", "a*b*c=no-store"], "expected PATTERN=VALUE with at most one * in PATTERN"),
+        (&["--cache-control", "=no-store"], "expected PATTERN=VALUE"),
+        (&["--proxy", "/a*=http://127.0.0.1:9"], "is not a plain path"),
+        (&["--proxy", "/a?b=http://127.0.0.1:9"], "is not a plain path"),
+        (
+            &["--proxy", "/=http://127.0.0.1:9", "--proxy-timeout", "1.5"],
+            "expected a whole number of seconds, such as 30",
+        ),
+        (
+            &["--proxy", "/=http://127.0.0.1:9", "--proxy-timeout", "-1"],
+            "expected a whole number of seconds, such as 30",
+        ),
+    ] {
+        check_fails(highwire(&[&["serve", folder, "--listen", "127.0.0.1:0"], arguments].concat()), expected);
     }
     check_fails(highwire(&["no-such-command"]), "'no-such-command'");
     check_fails(highwire(&[]), "Usage: highwire");
@@ -265,7 +291,7 @@ fn mistakes_of_proxies_are_told() {
             "/a is given twice; write /a=URL,URL",
         ),
         (&["--proxy", "/a=http://unix:/tmp/x"], "is a unix socket; the command cannot pass requests on to one"),
-        (&["--proxy", "/a/{x}=http://127.0.0.1:9"], "has braces; --proxy takes a plain path"),
+        (&["--proxy", "/a/{x}=http://127.0.0.1:9"], "is not a plain path; --proxy passes on that path"),
         (&["--proxy", "/a=http://127.0.0.1:9", "--proxy-check", "health"], "a path that begins with a slash"),
         (
             &["--proxy", "/a=http://127.0.0.1:9", "--proxy-header", "Content-Length=3"],
@@ -354,7 +380,7 @@ fn signals_other_than_those_to_stop_end_nothing() {
         command.args(["--listen", "127.0.0.1:0"]);
         let Some(mut demo) = Demo::of(command, engine) else { continue };
         demo.signal("HUP");
-        demo.wait_for("SIGHUP: changed certificates and keys are loaded", 1);
+        demo.wait_for("SIGHUP: certificates and keys that have changed are loaded", 1);
         demo.signal("USR1");
         demo.wait_for("SIGUSR1 and SIGUSR2 have no meaning yet", 1);
         demo.signal("USR2");

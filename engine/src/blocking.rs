@@ -304,6 +304,7 @@ impl<S: Service> Thread<S> {
         }
         let shared = self.worker.shared.clone();
         if shared.aborting.load(Ordering::Acquire) {
+            self.worker.cuts = true;
             if self.connection.cut(&mut self.worker, &mut self.queue) {
                 shared.counters.cut.fetch_add(1, Ordering::Relaxed);
             }

@@ -96,7 +96,7 @@ impl Default for Timeouts {
             // This is long enough for a bad mobile network, and limits how long a client can hold a connection by
             // sending a head slowly.
             head: Duration::from_secs(15),
-            body: Duration::from_secs(10),
+            body: Duration::from_secs(30),
             // Even a modem of 1998 is ten times as fast.
             body_rate: 500,
             // Many clients close idle connections after a minute. With a longer timeout here, such a client closes

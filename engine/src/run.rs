@@ -101,10 +101,31 @@ impl<M: MakeService> Server<M> {
             let both = self.listeners.remove(place).address().clone();
             self.listeners.insert(place, self.bind(&both, true)?);
         }
-        let listener = self.bind(&address, place.is_some())?;
+        let listener = self.bind(&address, place.is_some()).map_err(|error| match self.overlaps(&address) {
+            None => error,
+            Some(own) if own.to_string() == address.to_string() => {
+                Error::Setting(format!("cannot listen on {address}: the address is given twice"))
+            }
+            Some(own) => Error::Setting(format!(
+                "cannot listen on {address}: this server listens on {own} already, and one of them includes the other; \
+                 leave out the narrower one"
+            )),
+        })?;
         self.listener_setups.push(listener_setup);
         self.listeners.push(listener);
         Ok(self)
+    }
+
+    /// Returns the address of our own listener that has the port of another address, and the same IP address or one that
+    /// includes it.
+    fn overlaps(&self, address: &Address) -> Option<&Address> {
+        let overlaps = |other: &&Address| match (address, other) {
+            (Address::Tcp(one), Address::Tcp(other)) => {
+                one.port() == other.port() && (one.ip() == other.ip() || is_all(one) || is_all(other))
+            }
+            _ => address == *other,
+        };
+        self.listeners.iter().map(Listener::address).find(overlaps)
     }
 
     fn check(&self, address: &Address, listen: &Listen) -> Result<()> {
@@ -215,7 +236,7 @@ impl<M: MakeService> Server<M> {
             }
             if is_new(Signal::Reload) {
                 tracing::info!(
-                    "SIGHUP: changed certificates and keys are loaded, as each second; nothing else is read again"
+                    "SIGHUP: certificates and keys that have changed are loaded for the next TLS connection; nothing else is read again"
                 );
                 handle.shared.looked.store(0, Ordering::Relaxed);
             }

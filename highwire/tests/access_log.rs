@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use testkit::frames::{self, DATA};
 use testkit::http1::connect;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber, span};
@@ -94,6 +95,8 @@ fn a_line_says_how_much_was_sent_and_how_it_ended() {
         .get("/short", short)
         .get("/endless", endless)
         .get("/interim", || StatusCode::PROCESSING)
+        .get("/never", async || std::future::pending::<&str>().await)
+        .post("/upload", |body: String| body)
         .get("/bytes", || vec![b'x'; 40_000_000])
         .files("/files", place.files())
         .configure(|config| (config.workers, config.access_log) = (1, true));
@@ -150,6 +153,22 @@ fn a_line_says_how_much_was_sent_and_how_it_ended() {
     #[cfg(feature = "tls")]
     assert_eq!(cut_under_tls(&handle.addresses()[1], &authority, &next), "ended=\"the connection ended\"");
 
+    // A client that leaves while it sends a body, over both protocols.
+    let mut stream = connect(&address);
+    stream.write_all(b"POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc").expect("the server reads");
+    drop(stream);
+    let upload =
+        |protocol: &str, rest: &str| format!("method=\"POST\" target=\"/upload\" protocol=\"{protocol}\" {rest}");
+    let cut = "status=400 bytes=38 ended=\"the connection ended inside a message\"";
+    assert_eq!(next(), upload("HTTP/1.1", cut));
+    let fields = [(":method", "POST"), (":scheme", "http"), (":path", "/upload"), (":authority", "a")];
+    let part = frames::frame(DATA, 0, 1, b"abc");
+    let mut stream = connect(&address);
+    stream.write_all(&[frames::opening(), frames::headers(0, 1, &fields), part].concat()).expect("the server reads");
+    drop(stream);
+    let left = "status=499 bytes=0 ended=\"the request ended before it was complete\"";
+    assert_eq!(next(), upload("HTTP/2", left));
+
     // What is no request has a line, too.
     let mut stream = connect(&address);
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n").expect("the server reads");
@@ -158,6 +177,15 @@ fn a_line_says_how_much_was_sent_and_how_it_ended() {
     stream.write_all(b"\x16\x03\x01 not HTTP").expect("the server reads");
     assert_eq!(next(), "status=400 refused=\"the method is not a token followed by one space\"");
     assert!(none());
+
+    // The server stops without waiting.
+    let _never = ask("GET /never");
+    let mut endless = ask("GET /endless");
+    endless.read_exact(&mut some).expect("a part of the answer");
     handle.abort();
+    let mut last = [next(), next()];
+    last.sort_unstable();
+    assert_eq!(last[0], of("/endless", "status=200 bytes=1000 ended=\"the server has stopped\""));
+    assert_eq!(last[1], of("/never", "status=503 bytes=0 ended=\"the server has stopped before the answer\""));
     handle.join().expect("cannot stop");
 }

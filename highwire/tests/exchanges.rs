@@ -265,7 +265,7 @@ fn bodies() -> Vec<Case> {
             .sends(&[2], Short)
             .announces(5)
             .but(Http1, |outcome| outcome.answer = whole(400, "the connection ended inside a message\n"))
-            .but(Http2, |outcome| (outcome.answer, outcome.logged) = (cut(0, ""), Vec::new())),
+            .but(Http2, |outcome| (outcome.answer, outcome.logged) = (cut(0, ""), vec![499])),
         // In a call only the body is wrong, so the handler decides about the response.
         case("parts shorter than announced", "POST /task", whole(200, "read"))
             .sends(&[2], Short)
@@ -274,13 +274,14 @@ fn bodies() -> Vec<Case> {
             .but(Http1, |outcome| {
                 (outcome.answer, outcome.logged) = (whole(400, "the connection ended inside a message\n"), vec![400]);
             })
-            .but(Http2, |outcome| (outcome.answer, outcome.logged) = (cut(0, ""), Vec::new())),
+            .but(Http2, |outcome| (outcome.answer, outcome.logged) = (cut(0, ""), vec![499])),
         // Over HTTP/1 a client that goes away looks like one that has closed only its direction, so the server
         // responds.
         case("the client goes away in the middle of a body", "POST /task", Answer::Unseen)
             .sends(&[5], Gone)
             .notes(&["begun", "CutShort"])
-            .but(Http1, |outcome| outcome.logged = vec![400]),
+            .but(Http1, |outcome| outcome.logged = vec![400])
+            .but(Http2, |outcome| outcome.logged = vec![499]),
     ]
 }
 

@@ -460,6 +460,10 @@ fn links_within_the_folder_lead_on_and_others_do_not() {
     symlink("../secret.txt", place.root().join("up.txt")).expect("a link");
     symlink(place.0.join("secret.txt"), place.root().join("absolute.txt")).expect("a link");
     symlink("..", place.root().join("parent")).expect("a link");
+    // A folder whose index must not be seen is not listed instead.
+    place.write("forbidden/other.txt", "other");
+    symlink("../../secret.txt", place.root().join("forbidden/index.html")).expect("a link");
+    assert_eq!(client(place.files().listing()).get("/static/forbidden/").send().status(), 404);
     let mut client = client(place.files().listing());
     assert_eq!(client.get("/static/within.txt").send().text(), "a");
     for path in ["up.txt", "absolute.txt", "parent/", "parent/secret.txt", "parent"] {

@@ -10,6 +10,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The most bytes of a unix socket's path: those of `sockaddr_un`, less the NUL behind it.
+const MOST_PATH_BYTES: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+
 /// An address to listen on or to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -31,7 +34,17 @@ impl Address {
         let invalid =
             |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("{text:?} is not an address: {why}"));
         if let Some(path) = text.strip_prefix("unix:") {
-            return if path.is_empty() { Err(invalid("the path is empty")) } else { Ok(Address::Unix(path.into())) };
+            return match path.len() {
+                0 => Err(invalid("the path is empty")),
+                1..=MOST_PATH_BYTES => Ok(Address::Unix(path.into())),
+                _ => Err(invalid(&format!("the path of a unix socket has at most {MOST_PATH_BYTES} bytes"))),
+            };
+        }
+        if let Some((_, rest)) = text.split_once("://") {
+            return Err(invalid(&format!("write it without its scheme, as {}", rest.trim_end_matches('/'))));
+        }
+        if text.contains([',', ' ', '\t', '/']) {
+            return Err(invalid("one address is HOST:PORT without blanks, commas or a path"));
         }
         if let Some(number) = text.strip_prefix("fd:") {
             return match number.parse() {
@@ -56,7 +69,7 @@ impl Address {
             let why = format!("an IPv6 address must be in brackets before its port, as in [{text}]:8080{meant}");
             return Err(invalid(&why));
         }
-        let Some((host, port)) = text.rsplit_once(':') else {
+        let Some((host, port)) = text.rsplit_once(':').filter(|_| !text.ends_with(']')) else {
             return Err(invalid(&format!("the port is missing; add it as in {text}:8080")));
         };
         let Ok(port) = port.parse::<u16>() else { return Err(invalid("the port is not a number from 0 to 65535")) };
@@ -262,12 +275,24 @@ impl Drop for Listener {
 }
 
 fn explain(address: &Address, error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => format!("cannot listen on {address}: it is already in use"),
-        io::ErrorKind::PermissionDenied => {
+    let is_other_file = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|file| !system::is_socket(&file));
+    match (error.kind(), address) {
+        (io::ErrorKind::AddrInUse, Address::Unix(path)) if is_other_file(path) => {
+            format!("cannot listen on {address}: there is a file or folder that is not a socket")
+        }
+        (io::ErrorKind::AddrInUse, _) => format!("cannot listen on {address}: it is already in use"),
+        (io::ErrorKind::PermissionDenied, Address::Tcp(tcp)) if tcp.port() < 1024 => {
             format!("cannot listen on {address}: permission denied (ports below 1024 need CAP_NET_BIND_SERVICE)")
         }
-        io::ErrorKind::AddrNotAvailable => format!("cannot listen on {address}: it is not an address of this machine"),
+        (io::ErrorKind::PermissionDenied, Address::Unix(_)) => {
+            format!(
+                "cannot listen on {address}: permission denied (this process must be able to write to the folder, and to give \
+                 the socket the mode, owner and group that are set)"
+            )
+        }
+        (io::ErrorKind::AddrNotAvailable, _) => {
+            format!("cannot listen on {address}: it is not an address of this machine")
+        }
         _ => format!("cannot listen on {address}: {error}"),
     }
 }
@@ -335,6 +360,11 @@ mod tests {
             ("127.0.0.1", "the port is missing; add it as in 127.0.0.1:8080"),
             ("localhost", "the port is missing; add it as in localhost:8080"),
             ("127.0.0.1:", "the port is not a number"),
+            ("[::1]", "the port is missing; add it as in [::1]:8080"),
+            ("http://127.0.0.1:80/", "write it without its scheme, as 127.0.0.1:80"),
+            ("127.0.0.1:80,127.0.0.1:81", "without blanks, commas or a path"),
+            (" 127.0.0.1:80", "without blanks, commas or a path"),
+            (&format!("unix:/{}", "x".repeat(MOST_PATH_BYTES)), "the path of a unix socket has at most"),
             ("127.0.0.1:99999", "the port is not a number from 0 to 65535"),
             ("99999", "the port is missing"),
             ("::1", "as in [::1]:8080"),

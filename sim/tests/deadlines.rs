@@ -53,7 +53,7 @@ fn a_body_that_stops_or_drips_gets_408() {
             let mut play = Play::new(app());
             play.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\nabc").as_bytes());
             let seconds = play.seconds_to_the_end(true, |play| play.send(drip));
-            assert_eq!((seconds, play.status()), (10, "408"), "{path} {drip:?}");
+            assert_eq!((seconds, play.status()), (30, "408"), "{path} {drip:?}");
         }
     }
 }

@@ -125,12 +125,12 @@ fn a_client_that_never_acknowledges_settings_has_a_deadline_for_its_bodies() {
         }
     }
     assert!(play.worker.account() > 200_000);
-    for _ in 0..40 {
+    for _ in 0..80 {
         play.settle(true);
         play.network.advance(SECOND);
     }
     play.settle(true);
-    assert!(play.worker.account() < 64_000, "{} bytes are held after 40 s of silence", play.worker.account());
+    assert!(play.worker.account() < 64_000, "{} bytes are held after 80 s of silence", play.worker.account());
 }
 
 #[test]

@@ -20,6 +20,8 @@ pub(super) struct LogLine {
     since: Instant,
     peer: Peer,
     begun: Option<Begun>,
+    /// The reason why the exchange ends early.
+    ended: Option<&'static str>,
 }
 
 /// A response whose head is sent.
@@ -29,8 +31,8 @@ struct Begun {
     length: Option<u64>,
     sent: u64,
     is_over: bool,
-    /// The reason why the response is not complete.
-    ended: Option<&'static str>,
+    /// True if the exchange has ended early, and this is the response that says why.
+    is_reason: bool,
     tls: Option<Tls>,
 }
 
@@ -39,6 +41,12 @@ pub(super) const CLIENT_LEFT: u16 = 499;
 
 /// Why such a request has ended.
 const LEFT: &str = "the client has left before the answer";
+
+/// Why a request has ended without an answer, if its body was not complete: its client has left, or has broken the protocol.
+const INCOMPLETE: &str = "the request ended before it was complete";
+
+/// Why a request has ended without an answer, if the server no longer waits for it.
+const STOPPED: &str = "the server has stopped before the answer";
 
 impl LogLine {
     /// Copies these parts from a request's head, which was received at `since`.
@@ -50,7 +58,7 @@ impl LogLine {
             highwire_proto::Version::Http2 => "HTTP/2",
         };
         let (method, target) = (words(head.method_span), words(head.target.whole));
-        LogLine { method, target, protocol, since, peer, begun: None }
+        LogLine { method, target, protocol, since, peer, begun: None, ended: None }
     }
 
     /// Returns the number of bytes of the request that are kept.
@@ -70,14 +78,21 @@ impl LogLine {
             // The bytes of another protocol are none of the response.
             Content::Switch(_) => (None, true),
         };
-        self.begun = Some(Begun { status, length, sent: 0, is_over, ended: None, tls: caller.tls() });
+        let is_reason = self.ended.is_some();
+        self.begun = Some(Begun { status, length, sent: 0, is_over, is_reason, tls: caller.tls() });
     }
 
-    /// Writes the line of a request that was not answered, because its client has left.
+    /// Writes the line of a request that was not answered, because its client has left or, if `has_stopped` is true, because
+    /// the server cuts what is left. `is_received` is true if the request was complete.
     #[cold]
-    pub(super) fn lose(mut self) {
-        let (length, tls) = (Some(0), None);
-        self.begun = Some(Begun { status: CLIENT_LEFT, length, sent: 0, is_over: true, ended: None, tls });
+    pub(super) fn lose(mut self, has_stopped: bool, is_received: bool) {
+        let (status, why) = match (has_stopped, is_received) {
+            (true, _) => (503, STOPPED),
+            (false, true) => (CLIENT_LEFT, LEFT),
+            (false, false) => (CLIENT_LEFT, INCOMPLETE),
+        };
+        self.ended = Some(why);
+        self.begun = Some(Begun { status, length: Some(0), sent: 0, is_over: true, is_reason: true, tls: None });
     }
 
     /// Counts bytes of the body that the carrier has sent.
@@ -98,9 +113,9 @@ impl LogLine {
         self.begun.iter_mut().for_each(|begun| begun.is_over = true);
     }
 
-    /// Records why the exchange ends, unless its response is complete.
+    /// Records why the exchange ends early.
     pub(super) fn ends(&mut self, why: &'static str) {
-        self.begun.iter_mut().for_each(|begun| begun.ended = begun.ended.or(Some(why)));
+        self.ended = self.ended.or(Some(why));
     }
 
     /// Returns true if the whole response is sent.
@@ -120,9 +135,8 @@ impl Drop for LogLine {
         let Some(begun) = self.begun.take() else { return };
         let tls = begun.tls.as_ref();
         let ended = match begun.is_complete() {
-            true if begun.status == CLIENT_LEFT => Some(LEFT),
-            true => None,
-            false => begun.ended.or(Some("the exchange ended early")),
+            true => self.ended.filter(|_| begun.is_reason),
+            false => self.ended.or(Some("the exchange ended early")),
         };
         guarded(|| {
             tracing::info!(

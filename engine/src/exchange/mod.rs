@@ -223,12 +223,11 @@ impl Exchange {
     /// Ends the exchange because its connection or stream ends. If the handler has not answered, writes a line in the access
     /// log.
     pub(crate) fn lose(&mut self, worker: &mut WorkerContext<impl Service>) {
-        let is_received = !self.incoming.is_streaming() && !self.incoming.is_collecting();
-        let has_begun = self.outgoing.has_begun();
-        if has_begun {
-            self.log_ends("the connection ended");
-        } else if let Some(line) = self.take_log().filter(|_| self.awaits_answer() && is_received) {
-            line.lose();
+        if self.outgoing.has_begun() {
+            self.log_ends(if worker.cuts { "the server has stopped" } else { "the connection ended" });
+        } else if let Some(line) = self.take_log() {
+            let is_received = !self.incoming.is_streaming() && !self.incoming.is_collecting();
+            line.lose(worker.cuts, is_received);
         }
         // Tasks of the handler may go on.
         if let Some(presence) = &self.presence {

@@ -49,6 +49,8 @@ pub(crate) struct WorkerContext<S> {
     pub(crate) unfinished: VecDeque<SocketId>,
     pub(crate) share: Share,
     pub(crate) draining: bool,
+    /// True once the server no longer waits for its requests and cuts them.
+    pub(crate) cuts: bool,
     /// The number of response bytes that wait for HTTP/2 windows, on all connections of the worker.
     pub(crate) stalled: Rc<Cell<usize>>,
     /// The number of bytes that HTTP/2 peers may send of bodies that are collected whole.
@@ -114,6 +116,7 @@ impl<S: Service> WorkerContext<S> {
             unfinished: VecDeque::new(),
             share,
             draining: false,
+            cuts: false,
             stalled: Rc::default(),
             granted: Rc::default(),
             ahead: crate::body::ahead_in_all(),

@@ -107,6 +107,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
             listeners,
             listener_setups,
             accept_again: None,
+            told_full: false,
             woken: true,
             handed: false,
             remote: Arc::new(remote),
@@ -306,6 +307,7 @@ impl<D: Driver, S: Service> Drop for Worker<D, S> {
         let shared = self.state.cx.shared.clone();
         let _runtime = shared.enter_runtime();
         let _entered = self.state.cx.context.clone().enter();
+        self.state.cx.cuts = true;
         for connection in self.state.connections.iter_mut().filter_map(Option::as_mut) {
             connection.cut(&mut self.state.cx, &mut self.queue);
             connection.dismiss(&self.state.cx.shared);

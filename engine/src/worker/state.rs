@@ -48,6 +48,9 @@ const CONNECTS_A_TURN: usize = 8;
 /// idle for the longest time looks at all connections, so it should serve many newcomers.
 const MADE_ROOM: usize = 32;
 
+/// The bound that [`Limits::connections`](crate::config::Limits::connections) sets, for the log.
+const MOST_CONNECTIONS: &str = "the most connections (--connections, or the limit of file descriptors)";
+
 /// A worker without connections keeps a connection table of up to this many slots, and frees a larger one.
 const CONNECTIONS_KEPT: usize = 1024;
 
@@ -68,6 +71,8 @@ pub(super) struct WorkerState<S> {
     pub(super) listener_setups: Vec<ListenerSetup>,
     /// The moment until which accepting is paused, if it is.
     pub(super) accept_again: Option<Instant>,
+    /// True once the log has told that there is no room for another connection, until there is.
+    pub(super) told_full: bool,
     /// True if other threads may have woken tasks.
     pub(super) woken: bool,
     /// True if other threads may have left connections or requests of this process.
@@ -246,6 +251,9 @@ impl<S: Service> WorkerState<S> {
             self.connections = Vec::new();
         }
         self.remote.connections.fetch_sub(1, Ordering::Relaxed);
+        if self.told_full && self.cx.shared.has_room() {
+            self.told_full = false;
+        }
         if self.accept_again.is_some() {
             // There is room for a connection again.
             self.accept_again = Some(self.cx.now);
@@ -264,7 +272,7 @@ impl<S: Service> WorkerState<S> {
             .map_or((false, false), |listener_setup| (listener_setup.tls.is_some(), listener_setup.proxied));
         // The driver may have accepted connections before it saw `PauseAccept`.
         let mut admission = self.cx.shared.admit(peer, proxied);
-        if admission == Admission::TooManyInAll && self.make_room("the most connections", queue) {
+        if admission == Admission::TooManyInAll && self.make_room(MOST_CONNECTIONS, queue) {
             admission = self.cx.shared.admit(peer, proxied);
         }
         if admission != Admission::Taken {
@@ -292,7 +300,7 @@ impl<S: Service> WorkerState<S> {
         if self.cx.draining {
             self.with(socket, queue, |connection, worker, _, queue| connection.drain(worker, queue));
         }
-        if !self.cx.shared.has_room() && !self.make_room("the most connections", queue) {
+        if !self.cx.shared.has_room() && !self.make_room(MOST_CONNECTIONS, queue) {
             self.pause_accept(queue);
         }
     }
@@ -313,7 +321,14 @@ impl<S: Service> WorkerState<S> {
             self.with(id, queue, |connection, worker, _, queue| connection.close_idle(worker, queue));
         }
         let connections = self.cx.shared.connection_count();
-        quiet::log!(Full, warn, bound, closed, connections, "there is no room for another connection; idle ones close");
+        let text = match closed {
+            0 => "there is no room for another connection, and none is idle; new clients wait until one ends",
+            _ => "there is no room for another connection; those that were idle for the longest time are closed",
+        };
+        // As long as nothing changes, it is told once.
+        if closed > 0 || !std::mem::replace(&mut self.told_full, true) {
+            quiet::log!(Full, warn, bound, closed, connections, "{text}");
+        }
         closed > 0
     }
 
@@ -409,7 +424,7 @@ impl<S: Service> WorkerState<S> {
         self.expired = expired;
         self.calls.expire(&mut self.cx);
         if self.accept_again.is_some_and(|at| at <= self.cx.now) {
-            if self.cx.shared.has_room() || self.make_room("the most connections", queue) {
+            if self.cx.shared.has_room() || self.make_room(MOST_CONNECTIONS, queue) {
                 self.accept_again = None;
                 for &listener in &self.listeners {
                     queue.push(Op::ResumeAccept { listener });
@@ -449,10 +464,12 @@ impl<S: Service> WorkerState<S> {
             }
         }
         if ends_now {
+            self.cx.cuts = true;
             for index in 0..self.connections.len() {
                 if let Some(id) = self.connections.get(index).and_then(Option::as_ref).map(Connection::id) {
                     self.with(id, queue, |connection, worker, _, queue| {
-                        if connection.cut(worker, queue) {
+                        // The requests to other servers belong to requests of clients, which are counted.
+                        if connection.cut(worker, queue) && connection.link().is_none() {
                             worker.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
                         }
                     });
@@ -526,7 +543,7 @@ impl<S: Service> Sink for WorkerState<S> {
                 self.know(listener);
                 quiet::log!(Failure, warn, %error, "cannot accept a connection; accepting is paused");
                 if is_out_of_descriptors(&error) {
-                    self.make_room("the descriptors of the process or of the system", queue);
+                    self.make_room("the file descriptors of the process (LimitNOFILE) or of the system", queue);
                 }
                 self.pause_accept(queue);
             }

@@ -165,17 +165,22 @@ impl fmt::Display for Error {
             Kind::Builder(text) | Kind::Redirect(text) | Kind::Decode(text) => f.write_str(text),
             Kind::Failure(failure) => write!(f, "{failure}"),
             Kind::TimedOut => f.write_str("the time for the request has passed"),
-            Kind::Body(error) => f.write_str(match error {
-                BodyError::CutShort => "the response's body was cut short",
-                BodyError::TooLarge => "the response's body is too large when it is decoded",
-                BodyError::TooSlow => "the response's body came too slowly",
-                BodyError::NoMemory => "the memory budget has no room for the response's body",
-                BodyError::Undecodable => "the response's body is not what its coding says",
-                _ => "the response's body was not received",
-            }),
+            Kind::Body(error) => f.write_str(why_response_failed(*error)),
             Kind::TooLarge(most) => write!(f, "the response's body has more than {most} bytes"),
             Kind::Status(status) => write!(f, "the server responds with {status}"),
         }
+    }
+}
+
+/// Returns the reason why a response's body was not received. That of [`BodyError`] itself speaks of a request's.
+pub(crate) fn why_response_failed(error: BodyError) -> &'static str {
+    match error {
+        BodyError::CutShort => "the response's body was cut short",
+        BodyError::TooLarge => "the response's body is too large when it is decoded",
+        BodyError::TooSlow => "the response's body came too slowly",
+        BodyError::NoMemory => "the memory budget has no room for the response's body",
+        BodyError::Undecodable => "the response's body is not what its coding says",
+        _ => "the response's body was not received",
     }
 }
 

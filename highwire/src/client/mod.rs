@@ -65,6 +65,7 @@ pub use self::body::Body;
 pub use self::builder::ClientBuilder;
 #[cfg(feature = "cookie-jar")]
 pub use self::cookies::CookieJar;
+pub(crate) use self::error::why_response_failed;
 pub use self::error::{Error, Party};
 pub use self::middleware::{Middleware, Next, Sending, from_fn};
 pub use self::proxy::Proxy;

@@ -118,7 +118,7 @@ impl Entry {
                 // This file is unchanged. A file with a weak validator counts as changed, because its bytes may differ
                 // under the same metadata.
                 (Ok(metadata), Some(variant)) if metadata == variant.metadata && !variant.validators.is_weak() => {}
-                (Err(Obstacle::Missing), None) => {}
+                (Err(Obstacle::Missing | Obstacle::Forbidden), None) => {}
                 (Err(Obstacle::Failed), _) => standing = Standing::Unknown,
                 _ => return Standing::Outdated,
             }

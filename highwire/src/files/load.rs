@@ -61,8 +61,11 @@ pub(super) enum Content {
 pub(super) enum Obstacle {
     /// The look would have to wait for the disk.
     Cold,
-    /// There is no such file or folder, or clients must not see it.
+    /// There is no such file or folder.
     Missing,
+    /// There is something that clients must not see: a file without permission, a link out of the folder, or a device. Clients
+    /// must not learn that it exists.
+    Forbidden,
     /// The system failed, or has no descriptors left.
     Failed,
     /// The limit on open files is reached.
@@ -72,13 +75,10 @@ pub(super) enum Obstacle {
 impl From<std::io::Error> for Obstacle {
     fn from(error: std::io::Error) -> Obstacle {
         match error.kind() {
-            // This includes links out of the folder, files without permission, and devices. Clients must not learn that
-            // such items exist.
-            ErrorKind::NotFound
-            | ErrorKind::NotADirectory
-            | ErrorKind::PermissionDenied
-            | ErrorKind::InvalidInput
-            | ErrorKind::InvalidFilename => Obstacle::Missing,
+            ErrorKind::PermissionDenied => Obstacle::Forbidden,
+            ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput | ErrorKind::InvalidFilename => {
+                Obstacle::Missing
+            }
             _ => {
                 highwire_engine::log!(Failure, warn, %error, "cannot open or read a file");
                 Obstacle::Failed
@@ -121,7 +121,7 @@ impl Look<'_> {
             Some(name) => self.file_or_folder(&name.0),
         };
         let found = match found {
-            Err(Obstacle::Missing) => self.missing(name),
+            Err(Obstacle::Missing | Obstacle::Forbidden) => self.missing(name),
             found => found,
         };
         match found {
@@ -163,7 +163,7 @@ impl Look<'_> {
             && !name.last().contains(&b'.')
         {
             match self.file(page) {
-                Err(Obstacle::Missing) => {}
+                Err(Obstacle::Missing | Obstacle::Forbidden) => {}
                 found => return found.map(Found::SinglePage),
             }
         }
@@ -187,14 +187,22 @@ impl Look<'_> {
     }
 
     fn open(self, path: &[u8]) -> Result<Open, Obstacle> {
-        match self.patience {
-            Patience::Waits => Ok(self.folder.open(path)?),
-            Patience::None => self.folder.open_now(path)?.ok_or(Obstacle::Cold),
+        let opened = match self.patience {
+            Patience::Waits => self.folder.open(path).map(Some),
+            Patience::None => self.folder.open_now(path),
+        };
+        if let Err(error) = &opened
+            && error.kind() == ErrorKind::PermissionDenied
+        {
+            let (path, folder) = (String::from_utf8_lossy(path), self.site.path.display());
+            let text = "a file is not served, because it cannot be read or lies outside of the folder";
+            highwire_engine::log!(Mistake, warn, %path, %folder, %error, "{text}");
         }
+        opened?.ok_or(Obstacle::Cold)
     }
 
     /// Returns the current metadata of a file, or of its variant in a coding. Returns [`Obstacle::Missing`] if there is
-    /// no such file.
+    /// no such file, and [`Obstacle::Forbidden`] if clients must not see it.
     pub(super) fn metadata(self, path: &[u8], coding: Option<Coding>) -> Result<Metadata, Obstacle> {
         let file = match coding {
             None => self.open(path)?,
@@ -210,7 +218,7 @@ impl Look<'_> {
         for coding in CODINGS.into_iter().filter(|_| self.site.precompressed) {
             match self.open(&[path, coding.ending()].concat()) {
                 Ok(file) if !file.metadata().is_folder => coded[coding as usize] = Some(self.read(file)?),
-                Ok(_) | Err(Obstacle::Missing) => {}
+                Ok(_) | Err(Obstacle::Missing | Obstacle::Forbidden) => {}
                 Err(obstacle) => return Err(obstacle),
             }
         }
@@ -266,7 +274,7 @@ mod tests {
     fn what_is_there_but_not_to_be_had_now_is_not_missing() {
         for (kind, expected) in [
             (ErrorKind::NotFound, Obstacle::Missing),
-            (ErrorKind::PermissionDenied, Obstacle::Missing),
+            (ErrorKind::PermissionDenied, Obstacle::Forbidden),
             (ErrorKind::WouldBlock, Obstacle::Failed),
             (ErrorKind::Other, Obstacle::Failed),
         ] {

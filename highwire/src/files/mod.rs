@@ -23,6 +23,7 @@ use crate::handler::Route;
 use crate::{Error, HeaderValue, Response, Result, StatusCode};
 use highwire_io::file::Folder;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 /// A folder to serve, with its settings. [`App::files`](crate::App::files) takes this, or only the path of a folder.
@@ -132,9 +133,12 @@ impl Files {
     }
 
     /// Sets `Cache-Control` for files whose paths match a pattern, in which one `*` stands for any text (`*.css`,
-    /// `assets/*`, `*`). The first matching pattern counts.
+    /// `assets/*`, `*`). The paths count from the folder; a slash at the beginning of a pattern is ignored. The first matching
+    /// pattern counts.
     pub fn cache_control(mut self, pattern: impl Into<String>, value: impl Into<String>) -> Files {
-        self.cache_control.push((pattern.into(), value.into()));
+        let pattern = pattern.into();
+        let pattern = pattern.strip_prefix('/').map(str::to_string).unwrap_or(pattern);
+        self.cache_control.push((pattern, value.into()));
         self
     }
 
@@ -179,6 +183,8 @@ struct Site {
     folder: Arc<Folder>,
     /// The folder of which the log has told last.
     told: Mutex<Arc<Folder>>,
+    /// True once the log has told that the path leads to no folder.
+    told_gone: AtomicBool,
     index: Option<Vec<u8>>,
     has_listing: bool,
     hidden: bool,
@@ -203,19 +209,39 @@ impl Site {
             });
             checked.collect()
         };
-        if let Some(page) = &files.single_page
-            && let Err(error) = highwire_io::file::Files::open(&folder, page.as_bytes())
-        {
+        for page in files.error_pages.iter().map(|(_, page)| page).chain(&files.single_page) {
+            let is_within = page.split('/').all(|part| !matches!(part, "" | "." | ".."));
+            if !is_within {
+                let text =
+                    format!("the page {page:?} must be the path of a file in the folder, such as errors/404.html");
+                return Err(Error::Setting(text));
+            }
+        }
+        if let Some(page) = &files.single_page {
             // Without it, most paths of the application would be 404.
-            let folder = files.folder.display();
-            let text = format!("cannot open the single page {page} in {folder}: {error}");
-            return Err(Error::System(std::io::Error::new(error.kind(), text)));
+            let folder_path = files.folder.display();
+            let opened = highwire_io::file::Files::open(&folder, page.as_bytes()).map_err(|error| {
+                let text = format!("cannot open the single page {page} in {folder_path}: {error}");
+                Error::System(std::io::Error::new(error.kind(), text))
+            })?;
+            if highwire_io::file::File::metadata(&opened).is_folder {
+                return Err(Error::Setting(format!("the single page {page} in {folder_path} is a folder")));
+            }
+        }
+        let patterns = files.cache_control.iter().map(|(pattern, _)| pattern);
+        if let Some(pattern) =
+            patterns.into_iter().find(|pattern| pattern.is_empty() || pattern.matches('*').count() > 1)
+        {
+            let text =
+                format!("{pattern:?} is not a pattern for Cache-Control: one * may stand for any text, as in assets/*");
+            return Err(Error::Setting(text));
         }
         let folder = Arc::new(folder);
         let site = Site {
             // The path counts from the working folder at the start.
             path: std::path::absolute(&files.folder).unwrap_or(files.folder),
             told: Mutex::new(folder.clone()),
+            told_gone: AtomicBool::new(false),
             folder,
             index: files.index.map(String::into_bytes),
             has_listing: files.has_listing,

@@ -5,6 +5,7 @@ use highwire_io::Instant;
 use highwire_io::file::{Again, Folder};
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -68,6 +69,9 @@ impl Root {
 /// Returns the other folder to which the site's path leads now. If it leads nowhere, the folder that is served stays.
 pub(super) fn other(site: &Arc<Site>, again: io::Result<Again<Folder>>) -> Option<Arc<Folder>> {
     let path = &site.path;
+    if again.is_ok() && site.told_gone.load(Ordering::Relaxed) {
+        site.told_gone.store(false, Ordering::Relaxed);
+    }
     match again {
         Ok(Again::Same) => None,
         Ok(Again::Other(other)) => {
@@ -86,7 +90,10 @@ pub(super) fn other(site: &Arc<Site>, again: io::Result<Again<Folder>>) -> Optio
             Some(other)
         }
         Err(error) => {
-            tracing::debug!(path = %path.display(), %error, "the served folder cannot be looked up again");
+            if !site.told_gone.swap(true, Ordering::Relaxed) {
+                let text = "the path leads to no folder now; the open one is served, and is empty if it was removed";
+                tracing::warn!(path = %path.display(), %error, "{text}");
+            }
             None
         }
     }

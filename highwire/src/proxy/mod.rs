@@ -505,10 +505,11 @@ fn refused(failure: &Failure, incoming: &Incoming, chosen: &Chosen) -> Response 
         Failure::Lost => (StatusCode::BAD_GATEWAY, "the server behind this one has ended its connection\n"),
         _ => (StatusCode::BAD_GATEWAY, "the server behind this one does not answer\n"),
     };
-    let (client, method, path) = (incoming.peer(), incoming.method.as_str(), incoming.whole_path());
+    let client = incoming.peer().map(|client| client.to_string());
+    let (client, method, path) = (client.as_deref(), incoming.method.as_str(), incoming.whole_path());
     let upstream = chosen.url();
     highwire_engine::log!(
-        Upstream, warn, ?upstream, method, path, ?client, status = status.as_u16(), %failure,
+        Upstream, warn, ?upstream, method, path, client, status = status.as_u16(), %failure,
         "a request was not answered by its upstream"
     );
     Response::error(status, text)

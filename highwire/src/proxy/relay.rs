@@ -60,7 +60,8 @@ impl Stream for Passing {
         }
         if let (Poll::Ready(Some(Err(error))), Some(chosen)) = (&next, &self.chosen) {
             let upstream = chosen.url();
-            highwire_engine::log!(Upstream, warn, ?upstream, %error, "a response was cut by its upstream");
+            let error = crate::client::why_response_failed(*error);
+            highwire_engine::log!(Upstream, warn, ?upstream, error, "a response was cut by its upstream");
         }
         if let Poll::Ready(None) = next {
             drop(self.uploading.take());

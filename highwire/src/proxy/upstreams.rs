@@ -241,7 +241,7 @@ impl Upstream {
     /// Forgets the failures.
     fn absolve(&self) {
         if self.ejections.take() > 0 {
-            highwire_engine::log!(Upstream, warn, upstream = ?self.url, "an upstream answers again");
+            highwire_engine::log!(Upstream, info, upstream = ?self.url, "an upstream answers again");
         }
         self.failures.set(0);
         self.ejected_until.set(Instant::default());
@@ -269,7 +269,8 @@ impl Upstream {
     }
 
     /// Records the result of a health check. A good one ends an ejection.
-    fn checked(&self, is_good: bool, check: &HealthCheck) {
+    fn checked(&self, result: Result<(), String>, check: &HealthCheck) {
+        let is_good = result.is_ok();
         if is_good {
             self.absolve();
         }
@@ -283,7 +284,11 @@ impl Upstream {
         if changes {
             self.is_unhealthy.set(!is_good);
             self.absolve();
-            tracing::warn!(upstream = ?self.url, healthy = is_good, "the health of an upstream has changed");
+            let (upstream, path) = (&self.url, &check.path);
+            match result {
+                Ok(()) => tracing::info!(?upstream, path, "an upstream is healthy again"),
+                Err(why) => tracing::warn!(?upstream, path, why, "an upstream is unhealthy and gets no requests"),
+            }
         }
     }
 }
@@ -452,12 +457,14 @@ async fn watch(upstream: Weak<Upstream>, client: Client, check: HealthCheck) {
         let scheme = if url.is_secure() { "https" } else { "http" };
         let request = Request::new(Method::GET, scheme, url.authority().into(), check.path.clone());
         let result = timeout(check.timeout, client.send_to(&url, request, None)).await;
-        let is_good = match result {
-            Ok(Ok(answer)) => (200..400).contains(&answer.head.status),
-            Ok(Err(_)) | Err(_) => false,
+        let result = match result {
+            Ok(Ok(answer)) if (200..400).contains(&answer.head.status) => Ok(()),
+            Ok(Ok(answer)) => Err(format!("it answers with {}", answer.head.status)),
+            Ok(Err((failure, _))) => Err(failure.to_string()),
+            Err(_) => Err(format!("it has not answered within {:?}", check.timeout)),
         };
         let Some(upstream) = upstream.upgrade() else { return };
-        upstream.checked(is_good, &check);
+        upstream.checked(result, &check);
         let is_urgent = upstream.is_unhealthy.get() || upstream.ejections.get() > 0;
         drop(upstream);
         sleep(if is_urgent { check.interval.min(IMPATIENCE) } else { check.interval }).await;

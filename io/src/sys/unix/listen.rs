@@ -40,6 +40,11 @@ pub(crate) fn reuse_address(socket: &Socket) -> io::Result<()> {
     socket.set_reuse_address(true)
 }
 
+/// Returns true if a file is a unix socket.
+pub(crate) fn is_socket(file: &std::fs::Metadata) -> bool {
+    std::os::unix::fs::FileTypeExt::is_socket(&file.file_type())
+}
+
 /// The system's error for an address family that it does not have.
 pub(crate) const NO_SUCH_FAMILY: i32 = libc::EAFNOSUPPORT;
 

@@ -40,6 +40,11 @@ pub(crate) fn reuse_address(_: &Socket) -> io::Result<()> {
 /// The system's error for an address family that it does not have (WSAEAFNOSUPPORT).
 pub(crate) const NO_SUCH_FAMILY: i32 = 10047;
 
+/// Returns true, because there are no other files at the path of a listener.
+pub(crate) fn is_socket(_: &std::fs::Metadata) -> bool {
+    true
+}
+
 pub(crate) fn bind_unix(_: &Path, _: &Options) -> io::Result<Acceptor> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "unix sockets are unavailable on Windows"))
 }
