@@ -38,9 +38,11 @@ pub enum Kind {
     Upstream,
     /// A request for another protocol is refused.
     Refused,
+    /// A file is not served, because it cannot be read or lies outside of its folder.
+    Forbidden,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind::Abuse,
     Kind::Memory,
     Kind::Panic,
@@ -50,6 +52,7 @@ const KINDS: [Kind; 9] = [
     Kind::Full,
     Kind::Upstream,
     Kind::Refused,
+    Kind::Forbidden,
 ];
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -101,7 +101,10 @@ impl<M: MakeService> Server<M> {
             let both = self.listeners.remove(place).address().clone();
             self.listeners.insert(place, self.bind(&both, true)?);
         }
-        let listener = self.bind(&address, place.is_some()).map_err(|error| match self.overlaps(&address) {
+        let is_taken =
+            |error: &Error| matches!(error, Error::System(error) if error.kind() == std::io::ErrorKind::AddrInUse);
+        let bound = self.bind(&address, place.is_some());
+        let listener = bound.map_err(|error| match self.overlaps(&address).filter(|_| is_taken(&error)) {
             None => error,
             Some(own) if own.to_string() == address.to_string() => {
                 Error::Setting(format!("cannot listen on {address}: the address is given twice"))
@@ -119,9 +122,11 @@ impl<M: MakeService> Server<M> {
     /// Returns the address of our own listener that has the port of another address, and the same IP address or one that
     /// includes it.
     fn overlaps(&self, address: &Address) -> Option<&Address> {
+        // `[::]` may take both families.
+        let includes = |one: &SocketAddr, other: &SocketAddr| is_all(one) && (one.is_ipv6() || other.is_ipv4());
         let overlaps = |other: &&Address| match (address, other) {
             (Address::Tcp(one), Address::Tcp(other)) => {
-                one.port() == other.port() && (one.ip() == other.ip() || is_all(one) || is_all(other))
+                one.port() == other.port() && (one == other || includes(one, other) || includes(other, one))
             }
             _ => address == *other,
         };

@@ -78,7 +78,7 @@ pub enum highwire_option {
     HIGHWIRE_HANDSHAKE_MS = 20,
     /// The time for the head of a request; 15 seconds by default.
     HIGHWIRE_HEAD_MS = 21,
-    /// The period over which the rate of a request's body is measured; 10 seconds by default.
+    /// The period over which the rate of a request's body is measured; 30 seconds by default.
     HIGHWIRE_BODY_MS = 22,
     /// The lowest rate of a request's body, in bytes per second; 500 by default.
     HIGHWIRE_BODY_RATE = 23,

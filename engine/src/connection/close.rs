@@ -82,6 +82,7 @@ impl Connection {
     pub(super) fn no_memory(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         self.transport.unread.clear();
         if let Some(http2) = &mut self.http2 {
+            http2.log_ends(Abort::NoMemory.text());
             let failure = Failure { code: Abort::NoMemory.code(), text: Abort::NoMemory.text() };
             http2.http.fail(failure, &mut out.queue.output);
             return self.finish(worker, out);

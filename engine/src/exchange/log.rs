@@ -83,13 +83,15 @@ impl LogLine {
     }
 
     /// Writes the line of a request that was not answered, because its client has left or, if `has_stopped` is true, because
-    /// the server cuts what is left. `is_received` is true if the request was complete.
+    /// the server cuts what is left. If another reason is recorded, the server has ended the request itself. `is_received` is true
+    /// if the request was complete.
     #[cold]
     pub(super) fn lose(mut self, has_stopped: bool, is_received: bool) {
-        let (status, why) = match (has_stopped, is_received) {
-            (true, _) => (503, STOPPED),
-            (false, true) => (CLIENT_LEFT, LEFT),
-            (false, false) => (CLIENT_LEFT, INCOMPLETE),
+        let (status, why) = match (self.ended, has_stopped, is_received) {
+            (Some(why), ..) => (503, why),
+            (None, true, _) => (503, STOPPED),
+            (None, false, true) => (CLIENT_LEFT, LEFT),
+            (None, false, false) => (CLIENT_LEFT, INCOMPLETE),
         };
         self.ended = Some(why);
         self.begun = Some(Begun { status, length: Some(0), sent: 0, is_over: true, is_reason: true, tls: None });

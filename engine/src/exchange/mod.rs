@@ -306,7 +306,7 @@ impl Exchange {
     }
 
     /// Records why the exchange ends early, for the access log.
-    fn log_ends(&mut self, why: &'static str) {
+    pub(crate) fn log_ends(&mut self, why: &'static str) {
         self.log.iter_mut().for_each(|log| log.ends(why));
     }
 

@@ -107,7 +107,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
             listeners,
             listener_setups,
             accept_again: None,
-            told_full: false,
+            tells_full: Instant::default(),
             woken: true,
             handed: false,
             remote: Arc::new(remote),

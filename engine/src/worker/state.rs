@@ -48,6 +48,9 @@ const CONNECTS_A_TURN: usize = 8;
 /// idle for the longest time looks at all connections, so it should serve many newcomers.
 const MADE_ROOM: usize = 32;
 
+/// The time after which the log tells again that there is no room for another connection, if none could be closed.
+const FULL_AGAIN: Duration = Duration::from_secs(60);
+
 /// The bound that [`Limits::connections`](crate::config::Limits::connections) sets, for the log.
 const MOST_CONNECTIONS: &str = "the most connections (--connections, or the limit of file descriptors)";
 
@@ -71,8 +74,8 @@ pub(super) struct WorkerState<S> {
     pub(super) listener_setups: Vec<ListenerSetup>,
     /// The moment until which accepting is paused, if it is.
     pub(super) accept_again: Option<Instant>,
-    /// True once the log has told that there is no room for another connection, until there is.
-    pub(super) told_full: bool,
+    /// The moment from which on the log tells again that there is no room for another connection.
+    pub(super) tells_full: Instant,
     /// True if other threads may have woken tasks.
     pub(super) woken: bool,
     /// True if other threads may have left connections or requests of this process.
@@ -251,9 +254,6 @@ impl<S: Service> WorkerState<S> {
             self.connections = Vec::new();
         }
         self.remote.connections.fetch_sub(1, Ordering::Relaxed);
-        if self.told_full && self.cx.shared.has_room() {
-            self.told_full = false;
-        }
         if self.accept_again.is_some() {
             // There is room for a connection again.
             self.accept_again = Some(self.cx.now);
@@ -325,8 +325,9 @@ impl<S: Service> WorkerState<S> {
             0 => "there is no room for another connection, and none is idle; new clients wait until one ends",
             _ => "there is no room for another connection; those that were idle for the longest time are closed",
         };
-        // As long as nothing changes, it is told once.
-        if closed > 0 || !std::mem::replace(&mut self.told_full, true) {
+        // A server that stays full says so from time to time only.
+        if closed > 0 || self.cx.now >= self.tells_full {
+            self.tells_full = self.cx.now + FULL_AGAIN;
             quiet::log!(Full, warn, bound, closed, connections, "{text}");
         }
         closed > 0

@@ -63,8 +63,8 @@ pub(super) enum Obstacle {
     Cold,
     /// There is no such file or folder.
     Missing,
-    /// There is something that clients must not see: a file without permission, a link out of the folder, or a device. Clients
-    /// must not learn that it exists.
+    /// There is something that clients must not see: a file without permission, or a link out of the folder. Clients must not
+    /// learn that it exists.
     Forbidden,
     /// The system failed, or has no descriptors left.
     Failed,
@@ -76,6 +76,7 @@ impl From<std::io::Error> for Obstacle {
     fn from(error: std::io::Error) -> Obstacle {
         match error.kind() {
             ErrorKind::PermissionDenied => Obstacle::Forbidden,
+            // Devices, pipes and sockets are invalid input.
             ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput | ErrorKind::InvalidFilename => {
                 Obstacle::Missing
             }
@@ -196,7 +197,8 @@ impl Look<'_> {
         {
             let (path, folder) = (String::from_utf8_lossy(path), self.site.path.display());
             let text = "a file is not served, because it cannot be read or lies outside of the folder";
-            highwire_engine::log!(Mistake, warn, %path, %folder, %error, "{text}");
+            // Clients choose the path, so it is written in quotes.
+            highwire_engine::log!(Forbidden, warn, path = &*path, %folder, %error, "{text}");
         }
         opened?.ok_or(Obstacle::Cold)
     }

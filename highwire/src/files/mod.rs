@@ -210,8 +210,7 @@ impl Site {
             checked.collect()
         };
         for page in files.error_pages.iter().map(|(_, page)| page).chain(&files.single_page) {
-            let is_within = page.split('/').all(|part| !matches!(part, "" | "." | ".."));
-            if !is_within {
+            if page.is_empty() || page.starts_with('/') || page.split('/').any(|part| part == "..") {
                 let text =
                     format!("the page {page:?} must be the path of a file in the folder, such as errors/404.html");
                 return Err(Error::Setting(text));
@@ -261,10 +260,13 @@ impl Site {
     fn tell_missing_pages(&self, folder: &Folder) {
         let pages = self.error_pages.iter().map(|(_, page)| page).chain(&self.single_page);
         for page in pages {
-            if let Err(error) = highwire_io::file::Files::open(folder, page) {
-                let (page, folder) = (String::from_utf8_lossy(page), self.path.display());
-                highwire_engine::log!(Mistake, warn, "cannot open the page {page} in {folder}: {error}");
-            }
+            let why = match highwire_io::file::Files::open(folder, page) {
+                Ok(opened) if highwire_io::file::File::metadata(&opened).is_folder => "it is a folder".to_string(),
+                Ok(_) => continue,
+                Err(error) => error.to_string(),
+            };
+            let (page, folder) = (String::from_utf8_lossy(page), self.path.display());
+            highwire_engine::log!(Mistake, warn, "cannot open the page {page} in {folder}: {why}");
         }
     }
 

@@ -90,7 +90,11 @@ pub(super) fn other(site: &Arc<Site>, again: io::Result<Again<Folder>>) -> Optio
             Some(other)
         }
         Err(error) => {
-            if !site.told_gone.swap(true, Ordering::Relaxed) {
+            let is_gone = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+            if !is_gone {
+                let path = path.display();
+                highwire_engine::log!(Failure, warn, %path, %error, "the served folder cannot be looked up again");
+            } else if !site.told_gone.swap(true, Ordering::Relaxed) {
                 let text = "the path leads to no folder now; the open one is served, and is empty if it was removed";
                 tracing::warn!(path = %path.display(), %error, "{text}");
             }

@@ -238,11 +238,16 @@ impl Upstream {
         }
     }
 
-    /// Forgets the failures.
+    /// Forgets the failures, because the upstream answers.
     fn absolve(&self) {
-        if self.ejections.take() > 0 {
+        if self.ejections.get() > 0 {
             highwire_engine::log!(Upstream, info, upstream = ?self.url, "an upstream answers again");
         }
+        self.forget_failures();
+    }
+
+    fn forget_failures(&self) {
+        self.ejections.set(0);
         self.failures.set(0);
         self.ejected_until.set(Instant::default());
     }
@@ -283,7 +288,7 @@ impl Upstream {
         self.against.set(if changes { 0 } else { against });
         if changes {
             self.is_unhealthy.set(!is_good);
-            self.absolve();
+            self.forget_failures();
             let (upstream, path) = (&self.url, &check.path);
             match result {
                 Ok(()) => tracing::info!(?upstream, path, "an upstream is healthy again"),

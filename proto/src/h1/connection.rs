@@ -427,7 +427,8 @@ impl Connection {
 /// in the same way however the bytes arrive.
 #[cold]
 fn folded(bytes: &[u8], most: u32, too_large: Error) -> Result<Event<'static>, Error> {
-    let is_complete = bytes.split_inclusive(|&byte| byte == b'\n').any(|line| matches!(line, b"\n" | b"\r\n"));
+    let is_end = |at: usize| matches!(bytes[at + 1..], [b'\n', ..] | [b'\r', b'\n', ..]);
+    let is_complete = memchr::memchr_iter(b'\n', bytes).any(is_end);
     match is_complete {
         true => Ok(Event::Folded),
         false if bytes.len() >= most as usize => Err(too_large),

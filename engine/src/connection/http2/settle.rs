@@ -120,6 +120,9 @@ impl Connection {
         let mut fits = false;
         while let (false, Some(stream)) = (fits, http2.largest()) {
             http2.http.reset(stream, Abort::NoMemory.code(), &mut out.queue.output);
+            if let Some(active) = http2.get(stream) {
+                active.exchange.log_ends(Abort::NoMemory.text());
+            }
             http2.forget(stream, worker);
             transport.account.set_exchanges(http2.held());
             fits = transport.charge(worker);
@@ -221,9 +224,14 @@ impl Transport {
                 continue;
             }
             if waits == Waits::Body && !answered && !http2.http.may_receive_on(stream) {
-                // The stream's window is closed until the handler reads or answers, so the handler's timeout applies.
+                // The stream's window is closed until the handler reads or answers, so the handler's timeout applies. The period
+                // that has passed counts.
+                let left = match worker.rules.handler {
+                    NEVER => NEVER,
+                    handler => handler.saturating_sub(worker.rules.body),
+                };
                 if let Some(active) = http2.get(stream) {
-                    (active.due, active.waits) = (worker.tick.saturating_add(worker.rules.handler), Waits::Handler);
+                    (active.due, active.waits) = (worker.tick.saturating_add(left), Waits::Handler);
                 }
                 continue;
             }
