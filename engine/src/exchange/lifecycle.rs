@@ -200,11 +200,10 @@ pub(crate) trait Lifecycle: Carrier {
     /// Sends the interim responses that the handler has queued.
     #[inline]
     fn send_interims(&mut self) {
-        if let Some(interim) = self.exchange().and_then(|exchange| exchange.interims()) {
-            for (status, fields) in interim.borrow_mut().waiting.drain(..) {
-                if let Err(error) = self.interim(status.as_u16(), &fields) {
-                    quiet::log!(Mistake, error, %error, "cannot send a handler's interim response");
-                }
+        let waiting = self.exchange().map_or_else(Vec::new, |exchange| exchange.take_interims());
+        for (status, fields) in waiting {
+            if let Err(error) = self.interim(status.as_u16(), &fields) {
+                quiet::log!(Mistake, error, %error, "cannot send a handler's interim response");
             }
         }
     }

@@ -37,6 +37,7 @@ use crate::spares::Spares;
 use bytes::Bytes;
 use highwire_io::Instant;
 use highwire_proto::Head;
+use http::{HeaderName, HeaderValue, StatusCode};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -254,9 +255,9 @@ impl Exchange {
         self.reply.is_some()
     }
 
-    /// Returns the queue of interim responses, if the handler has asked for one.
-    pub(super) fn interims(&self) -> Option<Rc<RefCell<InterimQueue>>> {
-        self.interim.clone()
+    /// Takes the interim responses that the handler has queued.
+    pub(super) fn take_interims(&self) -> Vec<(StatusCode, Vec<(HeaderName, HeaderValue)>)> {
+        self.interim.as_ref().map_or_else(Vec::new, |queue| std::mem::take(&mut queue.borrow_mut().waiting))
     }
 
     /// Drops the queue of interim responses and the size of the decoded body. Called after the answer.

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// A function that gets each interim response: its status and its fields.
-pub(crate) type OnInterim = Rc<dyn Fn(crate::StatusCode, &[(HeaderName, HeaderValue)])>;
+pub(crate) type OnInterim = dyn Fn(crate::StatusCode, &[(HeaderName, HeaderValue)]);
 
 /// A request, as [middleware](super::Middleware) sees and changes it.
 pub struct Request {
@@ -23,7 +23,7 @@ pub struct Request {
     pub(super) timeout: Option<Duration>,
     pub(super) expects_continue: bool,
     pub(super) upgrade: Option<HeaderValue>,
-    pub(super) on_interim: Option<OnInterim>,
+    pub(super) on_interim: Option<Rc<OnInterim>>,
     /// True if a body in parts was sent, at least in part, so that it cannot be sent again.
     pub(super) has_sent_stream: bool,
     /// The cookies of the client's jar for the URL.

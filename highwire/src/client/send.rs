@@ -127,7 +127,7 @@ impl Client {
             let has_stream = matches!(ready.content, Content::Stream(_));
             figures.attempt = context::now();
             let mut asked = place.origin.send(ready);
-            let result = self.wait(&mut asked, request.on_interim.as_ref(), gate.as_ref()).await;
+            let result = self.wait(&mut asked, request.on_interim.as_deref(), gate.as_ref()).await;
             let failure = match result {
                 Ok(answer) => {
                     request.has_sent_stream |= is_once;

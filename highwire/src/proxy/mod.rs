@@ -317,12 +317,16 @@ impl IntoRoute<Proxying> for Proxy {
         let streamed = move |incoming: Incoming, body: Body| {
             let proxy = proxy.clone();
             async move {
-                let uploading = Uploading::default();
-                let content = match incoming.length {
-                    Length::Empty => Content::Bytes(Bytes::new()),
-                    Length::Exact(length) => relay::body(body, Some(length), &uploading),
-                    Length::Unknown => relay::body(body, None, &uploading),
+                let length = match incoming.length {
+                    Length::Empty => {
+                        let content = Content::Bytes(Bytes::new());
+                        return proxy.pass(incoming, content, Uploading::default()).await;
+                    }
+                    Length::Exact(length) => Some(length),
+                    Length::Unknown => None,
                 };
+                let uploading = Uploading::new();
+                let content = relay::body(body, length, &uploading);
                 proxy.pass(incoming, content, uploading).await
             }
         };
@@ -359,7 +363,7 @@ impl Shared {
                     return Response::error(StatusCode::SERVICE_UNAVAILABLE, text);
                 };
                 connection = Some(upload.connection());
-                uploading.set(Some(upload));
+                uploading.set(upload);
             }
             Some(shared) => {
                 let request = here.starts.enter(shared).await;
@@ -368,11 +372,14 @@ impl Shared {
             }
             None => {}
         }
+        here.count_request();
         let (mut tried, mut attempts, mut content) = (Vec::new(), 0, content);
         loop {
             let had_stream = matches!(content, Content::Stream(_));
             let mut chosen = here.choose(&incoming, &tried, had_stream);
-            tried.push(chosen.index());
+            if !here.is_single() {
+                tried.push(chosen.index());
+            }
             let copy = if let Content::Bytes(bytes) = &content { Some(bytes.clone()) } else { None };
             let mut request = self.request(&incoming, &chosen, std::mem::replace(&mut content, empty()));
             if let Err(response) = self.edits.request(&mut request, &incoming) {
@@ -380,10 +387,13 @@ impl Shared {
             }
             request.wants_interims = on_interim.is_some();
             request.is_sparing = started.as_ref().is_some_and(Started::is_sparing);
-            let may_hang = copy.is_some() && incoming.is_idempotent() && attempts < self.retries;
-            let has_another = || may_hang && here.has_another(&tried);
+            // Another upstream may get the request if this one hangs.
+            let may_change = !here.is_single() && copy.is_some() && incoming.is_idempotent() && attempts < self.retries;
+            let patience = Some(self.patience).filter(|patience| may_change && !patience.is_zero());
+            let has_another = || here.has_another(&tried);
             // It is in a box, because requests that wait for their turn do not need its memory.
-            let attempt = Box::pin(self.attempt(&incoming, &chosen, request, on_interim.as_ref(), has_another));
+            let on_interim = on_interim.as_ref().map(|on_interim| on_interim as &OnInterim);
+            let attempt = Box::pin(self.attempt(&incoming, &chosen, request, on_interim, patience, has_another));
             let failure = match attempt.await {
                 Ok(answer) => {
                     chosen.answered();
@@ -415,33 +425,34 @@ impl Shared {
         }
     }
 
-    /// Sends a request to an upstream once. If the upstream has answered nothing for a time, and another one could take the
-    /// request, the attempt ends.
+    /// Sends a request to an upstream once. If `patience` is given, the upstream has answered nothing for so long, and another one
+    /// could take the request, the attempt ends.
     async fn attempt(
         &self,
         incoming: &Incoming,
         chosen: &Chosen,
         request: Request,
         on_interim: Option<&OnInterim>,
+        patience: Option<Duration>,
         has_another: impl Fn() -> bool,
     ) -> Result<Box<Answer>, (Failure, Option<Request>)> {
         let client = if incoming.upgrade.is_some() { &self.upgrades } else { &self.client };
         let mut answer = pin!(client.send_to(chosen.url(), request, on_interim));
-        let mut patience = (!self.patience.is_zero()).then(|| sleep(self.patience));
+        let mut pause = patience.map(sleep);
         poll_fn(|cx| {
             if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
                 return Poll::Ready(answer);
             }
-            while let Some(over) = &mut patience
-                && Pin::new(&mut *over).poll(cx).is_ready()
+            while let Some((pause, patience)) = pause.as_mut().zip(patience)
+                && Pin::new(&mut *pause).poll(cx).is_ready()
             {
                 let silence = chosen.silence();
-                if silence >= self.patience && has_another() {
+                if silence >= patience && has_another() {
                     return Poll::Ready(Err((Failure::TimedOut(Stage::Head), None)));
                 }
                 // It has answered other requests meanwhile, or there is no other upstream now.
-                let rest = self.patience.saturating_sub(silence);
-                *over = sleep(if rest.is_zero() { AGAIN } else { rest });
+                let rest = patience.saturating_sub(silence);
+                *pause = sleep(if rest.is_zero() { AGAIN } else { rest });
             }
             Poll::Pending
         })

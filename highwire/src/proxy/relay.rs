@@ -5,7 +5,6 @@ use super::head::{Incoming, has_valid_length, is_of_connection, response_fields}
 use super::start::{Untaken, Uploading};
 use super::streamed;
 use super::upstreams::Chosen;
-use crate::client::OnInterim;
 use crate::{InterimResponses, Response};
 use bytes::Bytes;
 use futures_core::Stream;
@@ -94,8 +93,8 @@ fn passing(
 
 /// Returns the function that passes interim responses on (RFC 9110 section 15.2). This server itself asks for the body of a
 /// request, and answers other protocols.
-pub(super) fn interim(interims: InterimResponses) -> OnInterim {
-    Rc::new(move |status, fields| {
+pub(super) fn interim(interims: InterimResponses) -> impl Fn(StatusCode, &[(HeaderName, HeaderValue)]) {
+    move |status, fields: &[(HeaderName, HeaderValue)]| {
         if status != StatusCode::CONTINUE && status != StatusCode::SWITCHING_PROTOCOLS {
             let named = |name: &HeaderName| {
                 let lists = fields.iter().filter(|(other, _)| *other == header::CONNECTION);
@@ -106,7 +105,7 @@ pub(super) fn interim(interims: InterimResponses) -> OnInterim {
             let passes = |(name, _): &&(HeaderName, HeaderValue)| !is_of_connection(name) && !named(name);
             interims.send(status, fields.iter().filter(passes).cloned());
         }
-    })
+    }
 }
 
 /// Returns an upstream's answer as the response to the client.
@@ -117,7 +116,8 @@ pub(super) fn response(
     untaken: Option<Untaken>,
     prefix: &str,
 ) -> Response {
-    if !has_valid_length(&answer) {
+    // The parser has checked the length of a response with a body.
+    if matches!(answer.body, AnswerBody::Empty) && !has_valid_length(&answer) {
         let text = "the length of the response of the server behind this one is malformed\n";
         return Response::error(StatusCode::BAD_GATEWAY, text);
     }
@@ -127,16 +127,15 @@ pub(super) fn response(
     let status = if is_switch && incoming.is_http2() { StatusCode::OK } else { answer.status() };
     let mut response = Response::new(status);
     *response.own_headers() = response_fields(&answer, chosen.url(), prefix);
-    let announced = answer.head.field(&answer.window, b"content-length");
-    let announced = announced.and_then(|value| std::str::from_utf8(value).ok()?.parse::<u64>().ok());
     *response.content_mut() = match body {
-        AnswerBody::Empty => match announced.filter(|_| incoming.method == Method::HEAD) {
-            // The engine announces this length, and polls no body for HEAD.
-            Some(length) => streamed(Some(length), BodyStream::of(Bytes::new()), None),
-            // A length that the upstream has not announced must not be announced to the client.
-            None if incoming.method == Method::HEAD => streamed(None, BodyStream::of(Bytes::new()), None),
-            None => Content::Bytes(Bytes::new()),
-        },
+        AnswerBody::Empty if incoming.method == Method::HEAD => {
+            // The engine announces this length, and polls no body for HEAD. A length that the upstream has not announced must
+            // not be announced to the client.
+            let announced = answer.head.field(&answer.window, b"content-length");
+            let announced = announced.and_then(|value| std::str::from_utf8(value).ok()?.parse::<u64>().ok());
+            streamed(announced, BodyStream::of(Bytes::new()), None)
+        }
+        AnswerBody::Empty => Content::Bytes(Bytes::new()),
         AnswerBody::Whole(bytes) => Content::Bytes(bytes),
         AnswerBody::Parts(body) => {
             let length = if let Length::Exact(length) = answer.head.length { Some(length) } else { None };

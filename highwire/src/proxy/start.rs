@@ -101,7 +101,25 @@ pub(super) struct Started {
 }
 
 /// The place of a request among the uploads of its connection, for the request and its body.
-pub(super) type Uploading = Rc<Cell<Option<Started>>>;
+#[derive(Clone, Default)]
+pub(super) struct Uploading(Option<Rc<Cell<Option<Started>>>>);
+
+impl Uploading {
+    /// Creates the place of a body in parts. The [`Default`] is that of another body, which has none.
+    pub(super) fn new() -> Uploading {
+        Uploading(Some(Rc::default()))
+    }
+
+    pub(super) fn set(&self, upload: Started) {
+        if let Some(place) = &self.0 {
+            place.set(Some(upload));
+        }
+    }
+
+    pub(super) fn take(&self) -> Option<Started> {
+        self.0.as_ref().and_then(|place| place.take())
+    }
+}
 
 /// An answer of which the client has taken nothing.
 pub(super) struct Untaken {

@@ -301,9 +301,6 @@ impl Upstream {
 impl Here {
     /// Chooses an upstream for a request, if possible none of `tried`. `is_upload` is true if its body is passed on in parts.
     pub(super) fn choose(&self, incoming: &Incoming, tried: &[usize], is_upload: bool) -> Chosen {
-        if tried.is_empty() {
-            self.budget.count_request();
-        }
         let at = if self.upstreams.len() == 1 { 0 } else { self.candidate(incoming, tried) };
         let upstream = self.upstreams[at].clone();
         upstream.pending.set(upstream.pending.get() + 1);
@@ -315,9 +312,20 @@ impl Here {
         Chosen { upstream, at, begun: context::now(), tries }
     }
 
+    /// Counts a request, of which the retries are a part.
+    pub(super) fn count_request(&self) {
+        self.budget.count_request();
+    }
+
+    /// Returns true if there is only one upstream.
+    pub(super) fn is_single(&self) -> bool {
+        self.upstreams.len() == 1
+    }
+
     /// Returns true if a request could be sent to an upstream that is none of `tried`.
     pub(super) fn has_another(&self, tried: &[usize]) -> bool {
-        self.upstreams.iter().enumerate().any(|(at, upstream)| !tried.contains(&at) && upstream.is_usable())
+        let is_another = |(at, upstream): (usize, &Rc<Upstream>)| !tried.contains(&at) && upstream.is_usable();
+        !self.is_single() && self.upstreams.iter().enumerate().any(is_another)
     }
 
     /// Chooses among several upstreams, and returns the index.
