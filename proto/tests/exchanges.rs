@@ -234,7 +234,10 @@ fn a_client_reads_folded_lines() {
     // A line end that is wrong, and a section without an end, are found behind folded lines too.
     check_client("GET", "HTTP/1.1 200 OK\r\nX: a\r\n b\nY: c\r\n\n", false, &["InvalidLineEnd"]);
     let endless = format!("HTTP/1.1 200 OK\r\nX: a\r\n b{}", "\r\n c".repeat(Limits::MAX_HEAD_BYTES as usize / 4));
-    check_client("GET", &endless, false, &["HeadTooLarge"]);
+    for first in [0, 1000, endless.len() - 1] {
+        let (first, second) = endless.as_bytes().split_at(first);
+        assert_eq!(watch_pieces(Role::Client, Some("GET"), &[first, second], false), ["HeadTooLarge"]);
+    }
     let mut unfolded = input.as_bytes().to_vec();
     highwire_proto::h1::unfold(&mut unfolded);
     assert!(unfolded.starts_with(b"HTTP/1.1 103 Early Hints\r\nLink: x; y  \r\n\r\n"));
