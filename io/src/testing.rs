@@ -5,7 +5,7 @@
 //! steps from within the sink. [`run`] plays a program on any [`Peers`], which are a driver and the clients at the
 //! other ends of its connections, and panics if the driver breaks the contract. After the last step, all sides read the
 //! remaining bytes and close, and every connection must end. [`driver`] plays a program on the simulator, and
-//! `io/tests/contract.rs` on the real drivers.
+//! `io/tests/all/contract.rs` on the real drivers.
 
 mod model;
 mod player;

@@ -1,8 +1,8 @@
 //! Clients that the tests of several crates share.
 //!
 //! `http1` is a client for raw HTTP/1 bytes, `frames` builds and splits HTTP/2 frames, `http2` (feature `http2`) is an
-//! HTTP/2 client, and `tls` (feature `tls`) is a rustls configuration that accepts every certificate. These modules may
-//! panic, as tests do. This crate is not published; a published crate may use it as a dev-dependency only.
+//! HTTP/2 client, `tls` (feature `tls`) is a rustls configuration that accepts every certificate, and `ports` finds free
+//! ports. These modules may panic, as tests do. This crate is not published; a published crate may use it as a dev-dependency only.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -10,5 +10,6 @@ pub mod frames;
 pub mod http1;
 #[cfg(feature = "http2")]
 pub mod http2;
+pub mod ports;
 #[cfg(feature = "tls")]
 pub mod tls;

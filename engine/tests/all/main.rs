@@ -1,0 +1,7 @@
+//! The integration tests of this crate, in one program, because each program links everything.
+
+#[cfg(feature = "tls")]
+mod client;
+mod service;
+#[cfg(feature = "tls")]
+mod tls_sides;
