@@ -7,7 +7,7 @@
 //! behaviour open, is a failure unless the case is listed here with a reason.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::{self, ScopedJoinHandle, sleep};
@@ -109,12 +109,15 @@ pub(crate) fn short(root: &Path) -> Result<()> {
     autobahn(root, Scope::Short)
 }
 
+/// Plays all cases. See [`autobahn`].
+pub(crate) fn all(root: &Path) -> Result<()> {
+    autobahn(root, Scope::All)
+}
+
 /// Plays the cases on each engine, against our server and against our client. Returns an error that lists the failed
 /// cases.
 pub(crate) fn autobahn(root: &Path, cases: Scope) -> Result<()> {
-    process::build_server(root)?;
-    let build = ["build", "--release", "--package", "conformance", "--target-dir", "target"];
-    process::run_shown(Command::new("cargo").current_dir(root).args(build))?;
+    process::build_checked(root)?;
     // The suite plays one case after the other and waits most of the time, so the engines share the machine's cores.
     let wrong = thread::scope(|scope| {
         let engines: Vec<_> = ENGINES
@@ -186,8 +189,8 @@ fn play_server(root: &Path, engine: &str, reports: &Path, excluded: &[String]) -
 fn play_server_http2(root: &Path, engine: &str, reports: &Path, excluded: &[String]) -> Result<bool> {
     let log = reports.join("server.log");
     let (_running, server) = start_server(root, engine, &log)?;
-    let port = free_port()?;
-    let mut bridge = Command::new(root.join("target/release/websocket_bridge"));
+    let port = testkit::ports::free_port();
+    let mut bridge = Command::new(root.join(process::CHECKED).join("websocket_bridge"));
     bridge.args([port, server].map(|port| port.to_string())).stderr(create(&reports.join("bridge.errors"))?);
     let _bridge = start(bridge, "the bridge", port)?;
     play_cases(root, port, reports, excluded)?;
@@ -224,21 +227,16 @@ fn start(mut command: Command, what: &str, port: u16) -> Result<Running> {
 
 fn play_client(root: &Path, engine: &str, reports: &Path, excluded: &[String]) -> Result<bool> {
     // Without `--webport 0`, the suite's server also listens on port 8080, to show its reports.
-    let port = free_port()?;
+    let port = testkit::ports::free_port();
     let url = format!("\"url\": \"ws://127.0.0.1:{port}\"");
     let mut command = suite(root, "fuzzingserver", reports, excluded, &url)?;
     command.args(["--webport", "0"]).stderr(create(&reports.join("wstest.errors"))?);
     let _running = start(command, "the suite's server", port)?;
     let log = reports.join("client.log");
-    let mut client = Command::new(root.join("target/release/autobahn_client"));
+    let mut client = Command::new(root.join(process::CHECKED).join("autobahn_client"));
     client.args([&port.to_string(), engine]).stdout(create(&log)?).stderr(create(&reports.join("client.errors"))?);
     process::run_until(&mut client, Instant::now() + RUN)?;
     Ok(true)
-}
-
-fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    Ok(listener.map_err(|error| Error::doing("cannot find a free port", error))?.port())
 }
 
 /// A case, its behaviour, and its behaviour at the close.

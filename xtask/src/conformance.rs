@@ -130,7 +130,7 @@ fn find_h2spec(root: &Path) -> Option<PathBuf> {
 /// io_uring, prints that the runs on `uring` were not run, and does not fail because of them.
 pub(crate) fn h2spec(root: &Path) -> Result<()> {
     let program = find_h2spec(root).ok_or_else(|| Error::Failed("h2spec is missing".into()))?;
-    process::build_server(root)?;
+    process::build_checked(root)?;
     fs::create_dir_all(root.join(REPORTS)).map_err(|error| Error::doing(REPORTS, error))?;
     let mut failed = Vec::new();
     for engine in ["uring", "readiness"] {
@@ -181,7 +181,7 @@ fn verdict(said: &str, success: bool) -> Result<&'static str> {
 /// kernel kills the process if xtask ends.
 pub(crate) fn serve(root: &Path, engine: &str, arguments: &[&str], log: &Path) -> Result<(Running, u16)> {
     let mut command = Command::new("setpriv");
-    command.current_dir(root).args(["--pdeathsig", "KILL", "target/release/highwire"]);
+    command.current_dir(root).args(["--pdeathsig", "KILL"]).arg(format!("{}/highwire", process::CHECKED));
     command.args(arguments).args(["--engine", engine]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(create(log)?);
     let shown = process::shown(&command);

@@ -175,12 +175,19 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     }
 }
 
-/// Builds `highwire` in release mode, as `target/release/highwire`.
-pub(crate) fn build_server(root: &Path) -> Result<()> {
-    build_server_with(root, &[])
+/// The folder of the programs that [`build_checked`] builds, relative to the project's root.
+pub(crate) const CHECKED: &str = "target/checks";
+
+/// Builds the programs that the tests ask and attack: `highwire`, the simulator and those between Highwire and other suites. One
+/// command builds them with the profile `checks`, so that they share their libraries.
+pub(crate) fn build_checked(root: &Path) -> Result<()> {
+    let packages = ["--package", "highwire-cli", "--package", "sim", "--package", "conformance"];
+    let mut command = Command::new("cargo");
+    command.current_dir(root).args(["build", "--profile", "checks", "--target-dir", "target"]).args(packages);
+    run_shown(&mut command)
 }
 
-/// Does the same as [`build_server`], with further options for Cargo.
+/// Builds `highwire` in release mode, as `target/release/highwire`, with further options for Cargo.
 pub(crate) fn build_server_with(root: &Path, options: &[&str]) -> Result<()> {
     let build = ["build", "--release", "--package", "highwire-cli", "--target-dir", "target"];
     run_shown(Command::new("cargo").current_dir(root).args(build).args(options))

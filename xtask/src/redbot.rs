@@ -99,7 +99,7 @@ fn program(root: &Path) -> PathBuf {
 
 /// Checks each of [`CASES`] in each of [`WAYS`] with REDbot. Returns an error with all problems.
 pub(crate) fn redbot(root: &Path) -> Result<()> {
-    process::build_server(root)?;
+    process::build_checked(root)?;
     let site = root.join(REPORTS).join("redbot-site");
     make_site(&site).map_err(|error| Error::doing(site.display(), error))?;
     let (mut wrong, mut excepted) = (Vec::new(), Vec::new());

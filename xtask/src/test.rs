@@ -19,26 +19,37 @@ use crate::{Error, Result, attack, autobahn, bench, conformance, fuzz, portabili
 pub(crate) const HELP: &str = "\
 Runs the tests and checks of the project in order and prints a summary. Steps after a failed one still run.
 
-Usage: cargo xtask test [--quick] [--seeds N] [--minutes N] [--only STEP]... [--list]
+Usage: cargo xtask test [--long] [--seeds N] [--minutes N] [--only STEP]... [--list]
 
 Options:
-  --quick       leave out the long steps, and install nothing except in the step `tools`
-  --seeds N     number of seeds for the simulator (default 300; 10000 is a long run)
-  --minutes N   after N minutes, stop a running command and start no further step; these steps fail (default 60)
+  --long        also run what takes long: Miri, fuzzing, all cases of Autobahn, other systems and more seeds; needs hours
+  --seeds N     number of seeds for the simulator (default 300, with --long 10000)
+  --minutes N   after N minutes, stop a running command and start no further step; these steps fail (default 42, with
+                --long 300)
   --only STEP   run only this step; may be given several times
   --list        show the steps and run nothing
 
-Most missing tools are installed with apt-get (as root), rustup, cargo, go and pip. If a step still lacks a tool, it is
+The step `tools` installs most missing tools with apt-get (as root), go and pip. With --long the others are installed, too,
+with rustup and cargo. If a step still lacks a tool, it is
 `not run`, and the missing tool is printed. The last line counts the steps: `N passed, N failed, N skipped`.
 ";
 
 /// A step of the command.
 struct Step {
     name: &'static str,
-    /// True if the step takes minutes. `--quick` leaves such steps out.
-    long: bool,
+    when: When,
     needs: &'static [Need],
     action: Action,
+}
+
+/// The runs that have a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    Always,
+    /// Not with `--long`, in which another step does more of the same.
+    Short,
+    /// Only with `--long`.
+    Long,
 }
 
 /// A requirement of a step.
@@ -72,6 +83,8 @@ enum Action {
     Run(&'static str, &'static [(&'static str, &'static str)]),
     /// A function that gets the project's root.
     Do(fn(&Path) -> Result<()>),
+    /// One of the programs of [`process::build_checked`], with arguments as those of `Run`.
+    Checked(&'static str),
 }
 
 const AARCH64: &str = "aarch64-unknown-linux-gnu";
@@ -82,23 +95,23 @@ const FUZZ_SECONDS: u32 = 10;
 
 /// The steps in the order in which they run. Cheap and informative ones usually come first.
 const STEPS: &[Step] = &[
-    Step { name: "tools", long: false, needs: &[], action: Action::Do(fetch_tools) },
-    Step { name: "format", long: false, needs: &[], action: Action::Run("cargo fmt --all --check", &[]) },
+    Step { name: "tools", when: When::Always, needs: &[], action: Action::Do(fetch_tools) },
+    Step { name: "format", when: When::Always, needs: &[], action: Action::Run("cargo fmt --all --check", &[]) },
     Step {
         name: "tidy",
-        long: false,
+        when: When::Always,
         needs: &[],
         action: Action::Do(|root| tidy::run(root, Args::new("tidy", Vec::new()))),
     },
     Step {
         name: "clippy",
-        long: false,
+        when: When::Always,
         needs: &[],
         action: Action::Run("cargo clippy --workspace --all-targets --all-features -- -D warnings", &[]),
     },
     Step {
         name: "documentation",
-        long: false,
+        when: When::Always,
         needs: &[],
         // Documents only libraries, because the command and the library, both named `highwire`, would write the same
         // pages.
@@ -106,48 +119,44 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "tests",
-        long: false,
+        when: When::Always,
         needs: &[],
         action: Action::Run("cargo test --workspace --all-features --no-fail-fast", &[]),
     },
     Step {
         name: "without features",
-        long: false,
+        when: When::Always,
         needs: &[],
         action: Action::Run("cargo clippy -p highwire-engine -p highwire --no-default-features -- -D warnings", &[]),
     },
     Step {
         name: "proto without std",
-        long: false,
+        when: When::Always,
         needs: &[],
         action: Action::Run("cargo check -p highwire-proto --no-default-features", &[]),
     },
     Step {
         name: "proto on aarch64",
-        long: false,
+        when: When::Long,
         needs: &[Need::Target(AARCH64)],
         action: Action::Run("cargo check -p highwire-proto --target aarch64-unknown-linux-gnu", &[]),
     },
-    Step { name: "other systems", long: false, needs: &[Need::Portability], action: Action::Do(portability::all) },
-    Step {
-        name: "simulator",
-        long: false,
-        needs: &[],
-        action: Action::Run("cargo run --release -p sim -- --seeds {seeds}", &[]),
-    },
-    Step { name: "h2spec", long: false, needs: &[Need::H2spec], action: Action::Do(conformance::h2spec) },
-    Step { name: "attacks", long: false, needs: &[], action: Action::Do(attack::short) },
-    Step { name: "redbot", long: false, needs: &[Need::Redbot], action: Action::Do(redbot::redbot) },
-    Step { name: "autobahn", long: false, needs: &[Need::Autobahn], action: Action::Do(autobahn::short) },
+    Step { name: "other systems", when: When::Long, needs: &[Need::Portability], action: Action::Do(portability::all) },
+    Step { name: "simulator", when: When::Always, needs: &[], action: Action::Checked("sim --seeds {seeds}") },
+    Step { name: "h2spec", when: When::Always, needs: &[Need::H2spec], action: Action::Do(conformance::h2spec) },
+    Step { name: "attacks", when: When::Always, needs: &[], action: Action::Do(attack::short) },
+    Step { name: "redbot", when: When::Always, needs: &[Need::Redbot], action: Action::Do(redbot::redbot) },
+    Step { name: "autobahn", when: When::Short, needs: &[Need::Autobahn], action: Action::Do(autobahn::short) },
+    Step { name: "autobahn: all cases", when: When::Long, needs: &[Need::Autobahn], action: Action::Do(autobahn::all) },
     Step {
         name: "bench programs",
-        long: false,
+        when: When::Always,
         needs: &[Need::Tool(GCC), Need::Tool(LIBURING), Need::Tool(LIBEVENT)],
         action: Action::Do(|root| bench::build_programs(root).map(drop)),
     },
     Step {
         name: "miri: proto",
-        long: true,
+        when: When::Long,
         needs: &[Need::Miri],
         // Runs the tests of the code in proto that contains `unsafe`: scanning and WebSocket masking. The skipped test
         // took nine minutes. It compares more byte values than other tests, but does not read memory in other ways.
@@ -158,20 +167,20 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "miri: io",
-        long: true,
+        when: When::Long,
         needs: &[Need::Miri],
         // Runs the tests of io that use only memory and eventfd. Miri cannot run those with sockets or io_uring.
         action: Action::Run("cargo +nightly miri test -p highwire-io --lib -- wake slots outgoing", MIRI),
     },
     Step {
         name: "fuzz targets",
-        long: false,
+        when: When::Long,
         needs: &[Need::File("fuzz/Cargo.toml"), Need::Fuzz],
         action: Action::Do(|root| fuzz::fuzz(root, FUZZ_SECONDS, &[])),
     },
     Step {
         name: "licences and sources",
-        long: false,
+        when: When::Always,
         needs: &[Need::CargoCommand("deny")],
         // Does not check advisories, which need the network and can appear without a change in this project.
         action: Action::Run("cargo deny check licenses bans sources", &[]),
@@ -264,16 +273,16 @@ fn first_line(text: &str) -> &str {
 
 /// The options that apply to all steps.
 struct Options {
-    quick: bool,
+    long: bool,
     seeds: u32,
     deadline: Instant,
 }
 
 pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
-    let quick = args.flag("--quick");
+    let long = args.flag("--long");
     let list = args.flag("--list");
-    let seeds = args.value("--seeds")?.unwrap_or(300);
-    let minutes: u64 = args.value("--minutes")?.unwrap_or(60);
+    let seeds = args.value("--seeds")?.unwrap_or(if long { 10_000 } else { 300 });
+    let minutes: u64 = args.value("--minutes")?.unwrap_or(if long { 300 } else { 42 });
     let only = args.values("--only")?;
     args.finish()?;
     if let Some(unknown) = only.iter().find(|name| !STEPS.iter().any(|step| step.name == **name)) {
@@ -281,14 +290,26 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
     }
     if list {
         for step in STEPS {
-            let line = if let Action::Run(line, _) = step.action { line } else { "(in xtask)" };
-            println!("{:<24} {line}{}", step.name, if step.long { "   (not with --quick)" } else { "" });
+            let line = match step.action {
+                Action::Run(line, _) | Action::Checked(line) => line,
+                Action::Do(_) => "(in xtask)",
+            };
+            let when = match step.when {
+                When::Always => "",
+                When::Short => "   (not with --long)",
+                When::Long => "   (with --long)",
+            };
+            println!("{:<24} {line}{when}", step.name);
         }
         return Ok(());
     }
-    let options = Options { quick, seeds, deadline: Instant::now() + Duration::from_secs(minutes * 60) };
+    let options = Options { long, seeds, deadline: Instant::now() + Duration::from_secs(minutes * 60) };
     let mut ends = Vec::new();
-    for step in STEPS.iter().filter(|step| only.is_empty() || only.iter().any(|name| name == step.name)) {
+    let is_chosen = |step: &&Step| match only.is_empty() {
+        true => step.when != if long { When::Short } else { When::Long },
+        false => only.iter().any(|name| name == step.name),
+    };
+    for step in STEPS.iter().filter(is_chosen) {
         println!("\n==== {}", step.name);
         let begun = Instant::now();
         let outcome = perform(root, step, &options);
@@ -320,36 +341,43 @@ fn sum_up<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> (String, bool) {
 }
 
 fn perform(root: &Path, step: &Step, options: &Options) -> Outcome {
-    if options.quick && step.long {
-        return Outcome::NotRun("--quick leaves out long steps".into());
-    }
     if Instant::now() >= options.deadline {
         return Outcome::Failed("no time was left (--minutes)".into());
     }
     for need in step.needs {
-        if let Err(reason) = need.ensure(root, !options.quick) {
+        if let Err(reason) = need.ensure(root, options.long) {
             return Outcome::NotRun(reason);
         }
     }
     let ended = match &step.action {
         Action::Do(work) => work(root).map_err(Error::reason),
-        Action::Run(line, environment) => {
-            let words: Vec<String> =
-                line.split(' ').map(|word| word.replace("{seeds}", &options.seeds.to_string())).collect();
-            let mut command = Command::new(&words[0]);
-            command.current_dir(root).args(&words[1..]).envs(environment.iter().copied());
-            println!("{}", process::shown(&command));
-            match process::run_until(&mut command, options.deadline.min(Instant::now() + STEP)) {
-                Ok(Some(status)) if status.success() => Ok(()),
-                Ok(Some(status)) => Err(status.to_string()),
-                Ok(None) => Err("stopped after 20 minutes, or when the time of --minutes was over".into()),
-                Err(error) => Err(error.reason()),
-            }
-        }
+        Action::Run(line, environment) => run_line(root, line, environment, options),
+        Action::Checked(line) => process::build_checked(root)
+            .map_err(Error::reason)
+            .and_then(|()| run_line(root, &format!("{}/{line}", process::CHECKED), &[], options)),
     };
     match ended {
         Ok(()) => Outcome::Passed,
         Err(reason) => Outcome::Failed(reason),
+    }
+}
+
+/// Runs a command line with these additional environment variables. Returns the reason if it fails.
+fn run_line(
+    root: &Path,
+    line: &str,
+    environment: &[(&str, &str)],
+    options: &Options,
+) -> std::result::Result<(), String> {
+    let words: Vec<String> = line.split(' ').map(|word| word.replace("{seeds}", &options.seeds.to_string())).collect();
+    let mut command = Command::new(&words[0]);
+    command.current_dir(root).args(&words[1..]).envs(environment.iter().copied());
+    println!("{}", process::shown(&command));
+    match process::run_until(&mut command, options.deadline.min(Instant::now() + STEP)) {
+        Ok(Some(status)) if status.success() => Ok(()),
+        Ok(Some(status)) => Err(status.to_string()),
+        Ok(None) => Err("stopped after 20 minutes, or when the time of --minutes was over".into()),
+        Err(error) => Err(error.reason()),
     }
 }
 
@@ -417,24 +445,23 @@ mod tests {
     }
 
     /// Performs a step with these properties and checks that its printed result begins with `expected`.
-    fn check(action: Action, needs: &'static [Need], long: bool, seconds: u64, expected: &str) {
-        let options = Options { quick: true, seeds: 7, deadline: Instant::now() + Duration::from_secs(seconds) };
-        let outcome = perform(Path::new("."), &Step { name: "sample", long, needs, action }, &options);
+    fn check(action: Action, needs: &'static [Need], seconds: u64, expected: &str) {
+        let options = Options { long: false, seeds: 7, deadline: Instant::now() + Duration::from_secs(seconds) };
+        let outcome = perform(Path::new("."), &Step { name: "sample", when: When::Always, needs, action }, &options);
         assert!(outcome.to_string().starts_with(expected), "{outcome}");
     }
 
     #[test]
     fn a_step_passes_fails_or_is_not_run() {
-        check(Action::Run("true", &[]), &[], false, 60, "passed");
-        check(Action::Run("false", &[]), &[], false, 60, "FAILED: exit status: 1");
-        check(Action::Run("test {seeds} = 7", &[]), &[], false, 60, "passed");
-        check(Action::Run("printenv IT", &[("IT", "1")]), &[], false, 60, "passed");
-        check(Action::Run("no-such-program", &[]), &[], false, 60, "FAILED: no-such-program");
-        check(Action::Do(|_| Err(Error::Failed("so\nand so".into()))), &[], false, 60, "FAILED: so");
-        check(Action::Run("true", &[]), &[Need::File("gone")], false, 60, "not run: gone is missing");
-        check(Action::Run("true", &[]), &[Need::Target("pdp11")], false, 60, "not run: no standard library for pdp11");
-        check(Action::Run("true", &[]), &[], true, 60, "not run: --quick");
-        check(Action::Run("true", &[]), &[], false, 0, "FAILED: no time was left");
+        check(Action::Run("true", &[]), &[], 60, "passed");
+        check(Action::Run("false", &[]), &[], 60, "FAILED: exit status: 1");
+        check(Action::Run("test {seeds} = 7", &[]), &[], 60, "passed");
+        check(Action::Run("printenv IT", &[("IT", "1")]), &[], 60, "passed");
+        check(Action::Run("no-such-program", &[]), &[], 60, "FAILED: no-such-program");
+        check(Action::Do(|_| Err(Error::Failed("so\nand so".into()))), &[], 60, "FAILED: so");
+        check(Action::Run("true", &[]), &[Need::File("gone")], 60, "not run: gone is missing");
+        check(Action::Run("true", &[]), &[Need::Target("pdp11")], 60, "not run: no standard library for pdp11");
+        check(Action::Run("true", &[]), &[], 0, "FAILED: no time was left");
     }
 
     #[test]

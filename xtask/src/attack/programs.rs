@@ -1,4 +1,4 @@
-//! The programs that are attacked: the release build of `highwire`, and one whose chat can use a broker.
+//! The programs that are attacked: `highwire`, and one whose chat can use a broker.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use super::spec::{Attack, Target};
 use crate::process::{self, REDIS};
 use crate::{Error, Result};
 
-/// The default build, relative to the project's root.
+/// The default release build, relative to the project's root. The times of the long form are measured with it.
 const PLAIN: &str = "target/release/highwire";
 
 /// The build with the feature `redis`. Cargo would replace it with the next default build, so it is copied.
@@ -21,8 +21,8 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Builds the programs that these attacks need. If `short` is true, builds none that can use Redis, because that
-    /// takes a minute.
+    /// Builds the programs that these attacks need. If `short` is true, builds those of the other tests, and none that can use
+    /// Redis, because that takes a minute.
     pub(super) fn build(root: &Path, attacks: &[&Attack], short: bool) -> Result<Self> {
         let is_needed = attacks.iter().any(|attack| matches!(attack.target, Target::Broker));
         let with_redis = match (is_needed, short) {
@@ -30,7 +30,11 @@ impl Programs {
             (true, true) => Err("the short form builds no command with the feature `redis`".into()),
             (false, _) => Err("no attack needs the feature `redis`".into()),
         };
-        process::build_server(root)?;
+        if short {
+            process::build_checked(root)?;
+            return Ok(Self { plain: root.join(process::CHECKED).join("highwire"), with_redis });
+        }
+        process::build_server_with(root, &[])?;
         Ok(Self { plain: root.join(PLAIN), with_redis })
     }
 
