@@ -16,6 +16,7 @@ use super::service::{MakeService, Service};
 use super::shared::Shared;
 use super::worker::WorkerContext;
 use crate::Result;
+use crate::connect::attempt::Attempt;
 use crate::quiet;
 use bytes::Bytes;
 use highwire_io::blocking::{self as calls, Got};
@@ -244,7 +245,7 @@ impl<S: Service> Thread<S> {
         self.worker.context.inbox.take_remote(&mut self.tasks);
         self.worker.context.inbox.take_local(&mut self.tasks);
         // A thread serves one connection, and has no driver that could open another.
-        while let Some(attempt) = self.worker.context.take_connect() {
+        while let Some(attempt) = Attempt::take(&self.worker.context) {
             attempt.promise.keep(Err(std::io::ErrorKind::Unsupported.into()));
         }
         self.worker.context.take_cancelled();

@@ -1,7 +1,6 @@
 //! The context of a worker's thread for tasks and handlers: clock, timers, spawned tasks.
 
-use super::connect::Attempt;
-use super::memory::Kept;
+use super::memory::kept::Kept;
 use super::promise::Asked;
 use super::shared::Shared;
 use crate::quiet;
@@ -31,7 +30,8 @@ pub(crate) struct Context {
     timers: RefCell<BTreeMap<TimerKey, Waker>>,
     tasks: RefCell<Tasks>,
     /// The attempts to connect that the worker has not begun.
-    connects: RefCell<VecDeque<Attempt>>,
+    /// What tasks want of the worker: attempts to connect ([`crate::connect`]), of which this file knows nothing.
+    wanted: RefCell<VecDeque<Box<dyn Any>>>,
     /// True if a task may have cancelled an attempt.
     has_cancelled: Cell<bool>,
     /// The values that programs keep for the worker, each with its owner.
@@ -186,7 +186,7 @@ impl Context {
             shared,
             timers: RefCell::default(),
             tasks: RefCell::default(),
-            connects: RefCell::default(),
+            wanted: RefCell::default(),
             has_cancelled: Cell::default(),
             locals: RefCell::default(),
             root_woken: Cell::default(),
@@ -291,13 +291,13 @@ impl Context {
         self.inbox.waker(number).wake();
     }
 
-    /// Takes the first attempt to connect that the worker has not begun and whose task still waits for it.
-    pub(crate) fn take_connect(&self) -> Option<Attempt> {
-        let mut connects = self.connects.borrow_mut();
-        let next = std::iter::from_fn(|| connects.pop_front()).find(|attempt| !attempt.promise.is_abandoned());
-        if connects.is_empty() {
-            // Frees what a burst of attempts has taken.
-            *connects = VecDeque::new();
+    /// Takes the first thing that a task wants of the worker.
+    pub(crate) fn take_wanted(&self) -> Option<Box<dyn Any>> {
+        let mut wanted = self.wanted.borrow_mut();
+        let next = wanted.pop_front();
+        if wanted.is_empty() {
+            // Frees what a burst has taken.
+            *wanted = VecDeque::new();
         }
         next
     }
@@ -309,7 +309,7 @@ impl Context {
 
     /// Returns true if the worker must begin or cancel an attempt to connect.
     pub(crate) fn has_connects(&self) -> bool {
-        self.has_cancelled.get() || !self.connects.borrow().is_empty()
+        self.has_cancelled.get() || !self.wanted.borrow().is_empty()
     }
 
     /// Returns the waker of the future of [`Worker::block_on`](crate::Worker::block_on).
@@ -421,9 +421,9 @@ pub fn is_on_worker() -> bool {
     CURRENT.try_with(|current| current.borrow().is_some()).unwrap_or(false)
 }
 
-/// Asks the worker to connect.
-pub(crate) fn ask_to_connect(attempt: Attempt) {
-    with(|context| context.connects.borrow_mut().push_back(attempt));
+/// Asks the worker for something that its loop does.
+pub(crate) fn want(wanted: Box<dyn Any>) {
+    with(|context| context.wanted.borrow_mut().push_back(wanted));
 }
 
 /// Records that an attempt to connect may have been cancelled. Does nothing if no worker runs on this thread.

@@ -1,9 +1,8 @@
 //! Extractors that do not need the request's body, and those of `Option` and `Result`.
 
 use crate::request::{FromRequest, Request};
-use crate::server::Stats;
 use crate::{Method, Response};
-use highwire_engine::quiet;
+use highwire_engine::{Stats, quiet};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use std::ops::Deref;
 use std::rc::Rc;

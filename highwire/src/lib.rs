@@ -68,6 +68,7 @@ mod auth;
 mod base64;
 mod built_app;
 mod dispatch;
+mod dot_segments;
 mod extract;
 #[cfg(feature = "json")]
 mod fields;
@@ -82,6 +83,7 @@ mod reply;
 mod request;
 mod response;
 mod router;
+mod runtime;
 mod shared;
 mod spawn_blocking;
 #[cfg(feature = "json")]

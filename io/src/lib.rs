@@ -23,6 +23,7 @@ pub mod sim;
 pub mod testing;
 pub mod wake;
 
+mod address;
 mod connecting;
 mod lent_buffer;
 mod outgoing;
@@ -33,9 +34,10 @@ mod sys;
 #[cfg(target_os = "linux")]
 mod uring;
 
+pub use address::Address;
 pub use clock::Instant;
 pub use driver::{Driver, Sink};
-pub use listen::{Address, Listener, Options};
+pub use listen::{Listener, Options};
 pub use op::{Completion, ListenerId, Op, Peer, Queue, SocketId};
 pub use readiness::Readiness;
 pub use socket::{Socket, blocking};

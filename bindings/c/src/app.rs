@@ -1,8 +1,9 @@
 //! Apps: routes, files and settings, before a server exists.
 
 use crate::current::{Handler, Role, call};
+use crate::data::Data;
 use crate::handles::Table;
-use crate::request::{Data, highwire_handler};
+use crate::request::highwire_handler;
 use crate::result::{
     Failed, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_WRONG_STATE, failed, give, guarded, highwire_result, null, text,
 };

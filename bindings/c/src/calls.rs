@@ -1,9 +1,9 @@
 //! Calls: requests to other servers, from handlers, from callbacks, and from any other thread.
 
 use crate::client::{Place, fault, highwire_client, lock, runs_calls, with_client};
+use crate::data::Data;
 use crate::handles::Table;
 use crate::replies::{self, Reply, highwire_reply};
-use crate::request::Data;
 use crate::response::field;
 use crate::result::{
     Failed, HIGHWIRE_GONE, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD, bytes, failed, give,

@@ -4,9 +4,10 @@
 //! the thread points to it, so that reading and answering a request costs no table and no copy. Calls may nest, because a
 //! handler may run a turn of another loop, so each `Current` knows the one around it.
 
+use crate::data::Data;
 use crate::deferred::{self, Deferred};
 use crate::handles::{kind_bits, missing};
-use crate::request::{Data, highwire_request, highwire_string};
+use crate::request::{highwire_request, highwire_string};
 use crate::result::{Failed, HIGHWIRE_WRONG_STATE, failed};
 use bytes::Bytes;
 use highwire::{BodyUse, Request, Response, StatusCode};

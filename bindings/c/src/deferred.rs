@@ -1,6 +1,6 @@
 //! Requests that are answered later: a copy of the head and the body, and the right to answer.
 
-use crate::hooks::Context;
+use crate::context::Context;
 use crate::receive;
 use crate::request::{highwire_request, highwire_string, peer_text};
 use bytes::Bytes;

@@ -17,36 +17,6 @@ pub(crate) trait Handle: Copy {
     fn id(self) -> u64;
 }
 
-macro_rules! handles {
-    ($($kind:literal $name:literal $type:path;)*) => {$(
-        impl Handle for $type {
-            const KIND: u8 = $kind;
-            const NAME: &str = $name;
-            fn of(id: u64) -> Self {
-                Self { id }
-            }
-            fn id(self) -> u64 {
-                self.id
-            }
-        }
-    )*};
-}
-
-handles! {
-    1 "app" crate::app::highwire_app;
-    2 "server" crate::server::highwire_server;
-    3 "response" crate::response::highwire_response;
-    4 "stream" crate::stream::highwire_stream;
-    5 "loop" crate::embed::highwire_loop;
-    6 "request" crate::request::highwire_request;
-    7 "websocket" crate::websocket::highwire_websocket;
-    8 "set of topics" crate::topics::highwire_topics;
-    9 "client" crate::client::highwire_client;
-    10 "call" crate::calls::highwire_call;
-    11 "reply" crate::replies::highwire_reply;
-    12 "set of TLS settings" crate::tls::highwire_tls;
-}
-
 /// Returns the bits of a handle that say its kind.
 pub(crate) const fn kind_bits<H: Handle>() -> u64 {
     (H::KIND as u64) << 56

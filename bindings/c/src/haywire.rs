@@ -9,9 +9,10 @@ mod left;
 mod settings;
 
 use crate::current::{Handler, Role, handle_of_current, with_request};
+use crate::data::Data;
 use crate::deferred;
 use crate::log::complain;
-use crate::request::{Data, highwire_request};
+use crate::request::highwire_request;
 use crate::response::{Draft, answer, answer_here, answer_with};
 use crate::result::guarded;
 use bytes::Bytes;

@@ -1,16 +1,17 @@
 //! Hooks of an app: functions that see all requests, all answers and all errors. And the value that a program keeps for a request.
 
 use crate::app::{add_hook, change, highwire_app};
+use crate::context::{Context, Value};
 use crate::current::{Handler, Role, call, next_handle, with_current};
+use crate::data::Data;
 use crate::deferred::{self, Deferred};
-use crate::request::{Data, highwire_handler, highwire_request};
+use crate::request::{highwire_handler, highwire_request};
 use crate::response::{self, Draft, highwire_response};
 use crate::result::{HIGHWIRE_NOT_FOUND, failed, give, guarded, highwire_result, null};
 use highwire::middleware::Middleware;
 use highwire::{BodyUse, Request, Response};
 use std::ffi::{CString, c_char, c_void};
-use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Sees an answer before it is sent, and may change it: its status, its header fields, and its body. `request` can be read until the
 /// callback returns, without its body; it is answered already. `response` is valid until the callback returns.
@@ -132,48 +133,6 @@ pub unsafe extern "C" fn highwire_app_on_error(
             })
         })
     })
-}
-
-/// The value of the program for a request, which lives as long as the request and its hooks.
-#[derive(Clone)]
-pub(crate) struct Context(Arc<Mutex<Value>>);
-
-struct Value {
-    data: Data,
-    release: highwire_request_data_callback,
-}
-
-impl Drop for Value {
-    fn drop(&mut self) {
-        if let Some(release) = self.release {
-            // SAFETY: the program has given the function as one of this type. It is C's and does not unwind.
-            unsafe { release(self.data.0) };
-        }
-    }
-}
-
-impl Context {
-    fn new() -> Context {
-        Context(Arc::new(Mutex::new(Value { data: Data(ptr::null_mut()), release: None })))
-    }
-
-    pub(crate) fn of(request: &mut Request<'_>) -> Option<Context> {
-        request.extensions().get::<Context>().cloned()
-    }
-
-    fn of_or_new(request: &mut Request<'_>) -> Context {
-        request.extensions().get_or_insert_with(Context::new).clone()
-    }
-
-    fn set(&self, value: Value) {
-        let old = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), value);
-        // This calls the program, without the lock.
-        drop(old);
-    }
-
-    fn get(&self) -> *mut c_void {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).data.0
-    }
 }
 
 /// Keeps a value for a request: for example what a hook has found out for the handlers. `release` may be NULL; it is called once with the

@@ -1,6 +1,6 @@
 //! The log: lines for a callback of the program.
 
-use crate::request::Data;
+use crate::data::Data;
 use crate::result::{HIGHWIRE_WRONG_STATE, failed, guarded, highwire_result, null};
 use std::ffi::{CString, c_char, c_void};
 use std::fmt::{Arguments, Write as _};

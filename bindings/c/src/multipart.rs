@@ -1,9 +1,10 @@
 //! Forms of `multipart/form-data`: each field is given to a callback of the program, part by part.
 
 use crate::current::defer;
+use crate::data::Data;
 use crate::deferred;
 use crate::receive;
-use crate::request::{Data, highwire_request, highwire_string};
+use crate::request::{highwire_request, highwire_string};
 use crate::result::{
     Failed, HIGHWIRE_GONE, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD, failed,
     guarded, highwire_result, null,

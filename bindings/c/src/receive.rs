@@ -1,7 +1,8 @@
 //! Request bodies in parts. They belong to their worker, so only its thread may ask for a part.
 
 use crate::current::defer;
-use crate::request::{Data, highwire_request};
+use crate::data::Data;
+use crate::request::highwire_request;
 use crate::result::{
     Failed, HIGHWIRE_GONE, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD, failed, guarded, highwire_result,
 };

@@ -53,15 +53,6 @@ impl highwire_string {
 /// any thread.
 pub type highwire_handler = Option<unsafe extern "C" fn(request: highwire_request, data: *mut c_void)>;
 
-/// A value of the program that is passed to its callbacks.
-#[derive(Clone, Copy)]
-pub(crate) struct Data(pub(crate) *mut c_void);
-
-// SAFETY: the library never uses the pointer, and passes it to the program's callbacks on any thread, as documented.
-unsafe impl Send for Data {}
-// SAFETY: as above.
-unsafe impl Sync for Data {}
-
 /// Returns a method, a target, or another part of a request.
 pub(crate) fn any_part<R>(
     handle: highwire_request,

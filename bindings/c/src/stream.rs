@@ -5,10 +5,11 @@
 
 use crate::backlog::Backlog;
 use crate::current::{body_use, defer};
+use crate::data::Data;
 use crate::deferred;
 use crate::handles::Table;
 use crate::receive;
-use crate::request::{Data, highwire_request};
+use crate::request::highwire_request;
 use crate::response::{self, Draft, highwire_response};
 use crate::result::{
     Failed, HIGHWIRE_AGAIN, HIGHWIRE_GONE, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_OK, HIGHWIRE_WRONG_STATE, bytes, failed,

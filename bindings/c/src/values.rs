@@ -1,7 +1,8 @@
 //! Named values of requests: parameters of the path, of the query and of forms, cookies, and values as numbers.
 
+use crate::data::Data;
 use crate::deferred;
-use crate::request::{Data, check_whole, give_named_part, highwire_request, highwire_string, part};
+use crate::request::{check_whole, give_named_part, highwire_request, highwire_string, part};
 use crate::result::{
     Failed, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_OK, failed, give, guarded, highwire_result, null, text,
 };

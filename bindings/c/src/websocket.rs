@@ -7,8 +7,9 @@
 use crate::backlog::Backlog;
 use crate::calls::{self, highwire_call};
 use crate::current::with_request_mut;
+use crate::data::Data;
 use crate::handles::Table;
-use crate::request::{Data, highwire_request};
+use crate::request::highwire_request;
 use crate::response;
 use crate::result::{
     Failed, HIGHWIRE_AGAIN, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_REFUSED, HIGHWIRE_WRONG_STATE, HIGHWIRE_WRONG_THREAD,

@@ -1,16 +1,18 @@
 //! Bodies in parts: of requests while they are received, and of responses while they are produced.
 
+mod bounds;
 mod channel;
 mod lent;
 mod produced;
 mod received;
 
 pub use crate::error::BoxError;
+pub(crate) use bounds::{INCOMING_BYTES, is_tight, most_incoming};
 pub use channel::{CHANNEL_BYTES, PeerGone, Receiver, Sender, channel};
 pub(crate) use lent::{cost, lend};
 pub use produced::{BodyStream, Part, Source};
 pub use received::{Body, BodyQueue, Whole};
-pub(crate) use received::{HeldBytes, PART_BYTES, Parts, ahead_in_all, held_in_all, streams_ahead};
+pub(crate) use received::{HeldBytes, PART_BYTES, Parts, ahead_in_all, streams_ahead};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};

@@ -1,7 +1,7 @@
 //! Bodies that are received: the queue between a connection and the reader, and the reader's end.
 
+use super::bounds::{is_tight, most_incoming};
 use super::{BodyError, Pulled, Transform, cost, lend};
-use crate::exchange::{is_tight, most_incoming};
 use crate::memory;
 use crate::queue::Queue;
 use bytes::{Bytes, BytesMut};

@@ -1,6 +1,5 @@
 //! The reasons why a request of ours has no response.
 
-use crate::exchange::abort::Abort;
 use highwire_proto::h2::Code;
 use std::fmt;
 use std::io;
@@ -115,30 +114,6 @@ impl Failure {
             Failure::TooManyConnections => Failure::TooManyConnections,
             Failure::NoMemory => Failure::NoMemory,
             Failure::ShuttingDown => Failure::ShuttingDown,
-        }
-    }
-}
-
-impl From<Abort> for Failure {
-    fn from(abort: Abort) -> Failure {
-        match abort {
-            // The connection has ended in the middle of a response's head.
-            Abort::Malformed(highwire_proto::Error::Truncated) => Failure::Lost,
-            Abort::Malformed(error) => Failure::Malformed(error),
-            Abort::HeadTooSlow => Failure::TimedOut(Stage::Head),
-            Abort::BodyTooSlow => Failure::TimedOut(Stage::Body),
-            Abort::WriteTooSlow | Abort::HandlerTooSlow | Abort::ClientLeft => Failure::TimedOut(Stage::Write),
-            Abort::NoMemory => Failure::NoMemory,
-            Abort::TooManyConnections => Failure::TooManyConnections,
-            Abort::ShuttingDown => Failure::ShuttingDown,
-            Abort::BodyFailed
-            | Abort::BodyPanicked
-            | Abort::TrailersPanicked
-            | Abort::TaskPanicked
-            | Abort::BodyTooLarge(..)
-            | Abort::NotTls
-            | Abort::BodyMisfit(None) => Failure::Body(abort.text().to_string()),
-            Abort::BodyMisfit(Some(error)) => Failure::Body(error.text().to_string()),
         }
     }
 }

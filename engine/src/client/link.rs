@@ -7,6 +7,7 @@ use super::pool::Origin;
 use crate::context;
 use crate::promise::Promise;
 use crate::queue::Queue;
+use crate::raw::Takeover;
 use crate::rules::Rules;
 #[cfg(feature = "tls")]
 use crate::secure::Secure;
@@ -275,6 +276,12 @@ pub(crate) struct Setup {
     /// The TLS session and its first records.
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<(Box<Secure>, Vec<u8>)>,
+}
+
+impl Takeover for Setup {
+    fn is_lost(&self) {
+        self.link.close();
+    }
 }
 
 impl std::fmt::Debug for Setup {

@@ -16,6 +16,7 @@ use crate::worker::WorkerContext;
 use highwire_proto::h1::state::State;
 use highwire_proto::{Head, Role, h1};
 use http::{HeaderName, HeaderValue, StatusCode};
+use std::any::Any;
 use std::rc::Rc;
 
 /// The number of ticks in which some of the rest of a body must come whose reader has dropped it.
@@ -37,8 +38,9 @@ impl Connection {
     ) {
         let Some(tunnel) = self.tunnel() else { return };
         let Some((setup, received)) = tunnel.raw.borrow_mut().take_setup() else { return };
-        let Setup { link, .. } = &*setup;
-        let link = link.clone();
+        // Only the client gives a connection to another protocol.
+        let Ok(setup) = (setup as Box<dyn Any>).downcast::<Setup>() else { return };
+        let link = setup.link.clone();
         self.tunnel = None;
         if let Some(old) = self.transport.link.take() {
             // This connection was one to a proxy, whose pool no longer counts it.

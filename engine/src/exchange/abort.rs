@@ -4,6 +4,7 @@
 
 use super::log::CLIENT_LEFT;
 use crate::body::BodyError;
+use crate::client::{Failure, Stage};
 use crate::quiet;
 use crate::request::BodyUse;
 use crate::response::Response;
@@ -129,6 +130,31 @@ impl Abort {
             _ => {}
         }
         self
+    }
+}
+
+/// The reason for the requester of a request of ours.
+impl From<Abort> for Failure {
+    fn from(abort: Abort) -> Failure {
+        match abort {
+            // The connection has ended in the middle of a response's head.
+            Abort::Malformed(highwire_proto::Error::Truncated) => Failure::Lost,
+            Abort::Malformed(error) => Failure::Malformed(error),
+            Abort::HeadTooSlow => Failure::TimedOut(Stage::Head),
+            Abort::BodyTooSlow => Failure::TimedOut(Stage::Body),
+            Abort::WriteTooSlow | Abort::HandlerTooSlow | Abort::ClientLeft => Failure::TimedOut(Stage::Write),
+            Abort::NoMemory => Failure::NoMemory,
+            Abort::TooManyConnections => Failure::TooManyConnections,
+            Abort::ShuttingDown => Failure::ShuttingDown,
+            Abort::BodyFailed
+            | Abort::BodyPanicked
+            | Abort::TrailersPanicked
+            | Abort::TaskPanicked
+            | Abort::BodyTooLarge(..)
+            | Abort::NotTls
+            | Abort::BodyMisfit(None) => Failure::Body(abort.text().to_string()),
+            Abort::BodyMisfit(Some(error)) => Failure::Body(error.text().to_string()),
+        }
     }
 }
 

@@ -1,32 +1,13 @@
 //! The incoming half of an exchange: the peer's message. On a server it is the request; on a client, the response.
 
 use super::state::{State, Step};
-use crate::body::{Body, BodyError, BodyQueue, ahead_in_all, cost, held_in_all, lend};
+use crate::body::{Body, BodyError, BodyQueue, cost, lend, most_incoming};
 use crate::request::BodyUse;
 use highwire_proto::Head;
 use http::{HeaderName, HeaderValue};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::Waker;
-
-/// The number of waiting bytes of a body at which the engine stops receiving more of the body until its reader takes
-/// some.
-pub(crate) const INCOMING_BYTES: usize = 64 * 1024;
-
-/// The same while the bodies of all requests and responses of the thread hold more than [`HELD_BYTES`]. Peers that do not
-/// read can make many bodies wait: those that are passed on wait here until the receiver takes them.
-const INCOMING_BYTES_TIGHT: usize = 8 * 1024;
-const HELD_BYTES: usize = 8 * 1024 * 1024;
-
-/// Returns the number of bytes that may wait for the reader of a body before its peer must wait.
-pub(crate) fn most_incoming() -> usize {
-    if is_tight() { INCOMING_BYTES_TIGHT } else { INCOMING_BYTES }
-}
-
-/// Returns true while the bodies of the thread hold more than [`HELD_BYTES`], and what peers far away may send ahead.
-pub(crate) fn is_tight() -> bool {
-    held_in_all() > HELD_BYTES + ahead_in_all().get()
-}
 
 /// The peer's message.
 pub(crate) struct Incoming {

@@ -5,7 +5,7 @@
 use super::outgoing::Next;
 use super::state::State;
 use super::*;
-use crate::body::{Body, BodyStream, PART_BYTES};
+use crate::body::{Body, BodyStream, INCOMING_BYTES, PART_BYTES};
 use crate::response::Streamed;
 use bytes::Bytes;
 use futures_core::Stream;

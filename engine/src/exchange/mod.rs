@@ -16,7 +16,7 @@ mod outgoing;
 mod state;
 mod tunnel;
 
-pub(super) use incoming::{Collect, INCOMING_BYTES, Incoming, Intake, is_tight, most_incoming};
+pub(super) use incoming::{Collect, Incoming, Intake};
 pub(super) use outgoing::Outgoing;
 pub(super) use tunnel::Tunnel;
 

@@ -3,13 +3,12 @@
 mod waiting;
 
 use self::waiting::Waiting;
-use crate::body::{PART_BYTES, Parts};
-use crate::client::Setup;
+use crate::body::{PART_BYTES, Parts, is_tight};
 use crate::context;
 use crate::deadline::{self, NEVER};
-use crate::exchange::is_tight;
 use bytes::{Bytes, BytesMut};
 use highwire_io::Instant;
+use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -42,6 +41,12 @@ impl Switch {
     {
         Switch { start: Box::new(move |stream| Box::pin(start(stream))) }
     }
+}
+
+/// What makes the connection of a raw stream one of another protocol, once its task no longer needs the bytes.
+pub(crate) trait Takeover: Any + fmt::Debug {
+    /// The connection has ended before.
+    fn is_lost(&self);
 }
 
 /// The number of waiting bytes in one direction of a tunnel at which the sender must wait until the receiver takes
@@ -289,7 +294,7 @@ impl Raw {
         if why == Ended::Broken
             && let Some(setup) = self.waiting.as_mut().and_then(|waiting| waiting.setup.take())
         {
-            setup.link.close();
+            setup.is_lost();
         }
         self.wake();
     }
@@ -381,7 +386,7 @@ impl Raw {
     }
 
     /// Takes what the connection needs to become one to a server of HTTP, and the bytes that were received and not read.
-    pub(crate) fn take_setup(&mut self) -> Option<(Box<Setup>, Vec<u8>)> {
+    pub(crate) fn take_setup(&mut self) -> Option<(Box<dyn Takeover>, Vec<u8>)> {
         let setup = self.waiting.as_mut()?.setup.take()?;
         Some((setup, self.take_received()))
     }
@@ -474,13 +479,13 @@ impl RawStream {
     }
 
     /// Lets the connection become one to a server of HTTP.
-    pub(crate) fn into_http(self, setup: Box<Setup>) {
+    pub(crate) fn into_http(self, setup: Box<dyn Takeover>) {
         let raw = self.reader.raw.clone();
         let received = raw.borrow_mut().take_received();
         drop(self);
         let mut raw = raw.borrow_mut();
         if raw.is_broken() {
-            return setup.link.close();
+            return setup.is_lost();
         }
         (raw.reader_gone, raw.writer_gone) = (false, false);
         if !received.is_empty() {

@@ -1,7 +1,7 @@
 //! The bytes that wait in a tunnel, in either direction.
 
+use super::Takeover;
 use crate::body::{HeldBytes, PART_BYTES, Parts};
-use crate::client::Setup;
 use crate::queue::Queue;
 use crate::spares::Spares;
 use bytes::{Bytes, BytesMut};
@@ -22,7 +22,7 @@ pub(super) struct Waiting {
     /// The number of bytes in `outgoing` and `joined` with the cost of holding them.
     outgoing_held: HeldBytes,
     /// What the connection needs to become one to a server of HTTP, if it shall.
-    pub(super) setup: Option<Box<Setup>>,
+    pub(super) setup: Option<Box<dyn Takeover>>,
 }
 
 thread_local! {

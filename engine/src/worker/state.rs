@@ -4,7 +4,7 @@
 use super::NANOSECONDS;
 use crate::accept::{Admission, CONNECTION_BYTES};
 use crate::calls::Calls;
-use crate::connect::Attempt;
+use crate::connect::attempt::Attempt;
 use crate::connection::Connection;
 use crate::context::TaskKind;
 use crate::listen::ListenerSetup;
@@ -349,7 +349,7 @@ impl<S: Service> WorkerState<S> {
             return;
         }
         for _ in 0..CONNECTS_A_TURN {
-            let Some(Attempt { address, promise }) = self.cx.context.take_connect() else { break };
+            let Some(Attempt { address, promise }) = Attempt::take(&self.cx.context) else { break };
             // An attempt has a descriptor, so it counts as a connection.
             let has_memory = self.cx.share.take(CONNECTION_BYTES);
             if !has_memory || !self.cx.shared.admit_opened() {

@@ -1,8 +1,9 @@
 //! A client for tasks of other executors: its requests run on a worker in the background.
 
+use super::Client;
 use super::error::{Error, Kind};
 use super::request::Request;
-use super::{Client, Runtime};
+use crate::runtime::Runtime;
 use crate::tower::bodies::send_across;
 use bytes::{Buf, Bytes, BytesMut};
 use highwire_engine::body::{BodyError, BoxError};

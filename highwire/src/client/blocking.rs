@@ -13,7 +13,8 @@
 
 use super::error::{Error, Kind};
 use super::multipart::Form;
-use super::{Body, Runtime, Stats};
+use super::{Body, Stats};
+use crate::runtime::Runtime;
 use crate::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use bytes::Bytes;
 use http::Uri;

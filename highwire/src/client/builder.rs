@@ -52,7 +52,7 @@ pub(super) struct Settings {
     pub(super) cookies: Option<super::CookieJar>,
     /// The app of this process that answers the requests.
     #[cfg(feature = "tower")]
-    pub(super) app: Option<crate::tower::AppService>,
+    pub(super) app: Option<Arc<dyn super::local::Local>>,
     #[cfg(feature = "compress")]
     pub(super) decodes: bool,
     #[cfg(feature = "tls")]
@@ -130,6 +130,16 @@ impl ClientBuilder {
     /// Begins with the default settings.
     pub fn new() -> ClientBuilder {
         ClientBuilder { settings: Settings::default(), error: None }
+    }
+
+    /// Lets something in this process answer the requests, whose URLs begin with `base` unless they have another base.
+    #[cfg(feature = "tower")]
+    pub(crate) fn local(mut self, local: Result<Arc<dyn super::local::Local>, Error>, base: &str) -> ClientBuilder {
+        match local {
+            Ok(local) => self.settings.app = Some(local),
+            Err(error) => self.error = self.error.or(Some(error)),
+        }
+        if self.settings.base.is_none() { self.base_url(base) } else { self }
     }
 
     /// Returns the client.

@@ -47,17 +47,18 @@ mod cookies;
 #[cfg(feature = "compress")]
 mod decode;
 mod error;
+#[cfg(feature = "tower")]
+pub(crate) mod local;
 mod middleware;
 mod proxy;
 mod redirect;
 mod request;
+mod request_builder;
 mod response;
 mod send;
 #[cfg(feature = "tower")]
 mod service;
 pub(crate) mod url;
-#[cfg(feature = "tower")]
-mod within;
 
 #[cfg(feature = "tower")]
 pub use self::background::Background;
@@ -70,7 +71,8 @@ pub use self::error::{Error, Party};
 pub use self::middleware::{Middleware, Next, Sending, from_fn};
 pub use self::proxy::Proxy;
 pub use self::redirect::Redirects;
-pub use self::request::{Request, RequestBuilder};
+pub use self::request::Request;
+pub use self::request_builder::RequestBuilder;
 pub use self::response::{Body as ResponseBody, Response, Stats};
 pub use highwire_engine::body::Sender;
 pub use highwire_engine::client::{Bounds, Failure, Stage, Timeouts};
@@ -79,12 +81,11 @@ use self::builder::Settings;
 use self::connect::Here;
 pub(crate) use self::request::OnInterim;
 pub(crate) use self::send::is_idempotent;
-use crate::server::Worker;
-use crate::{App, Method};
+use crate::Method;
+pub use crate::runtime::block_on;
 use highwire_engine::context;
 use highwire_engine::time::sleep;
-use highwire_engine::{Config, Engine};
-use highwire_io::{Instant, Readiness, Uring};
+use highwire_io::Instant;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -225,59 +226,5 @@ impl Client {
     /// Returns what the client has on the current worker.
     fn here(&self) -> Rc<Here> {
         context::local(&self.owner, || Here::new(&self.settings))
-    }
-}
-
-/// Runs a future on this thread with a worker of its own, for programs without a server. Clients can send requests in the
-/// future and in tasks of [`spawn`](crate::spawn). Tasks that have not finished when the future has are dropped.
-///
-/// ```no_run
-/// use highwire::client::{Client, block_on};
-///
-/// let text = block_on(async {
-///     let response = Client::new().get("https://www.example.com/").send().await?;
-///     response.text().await
-/// })??;
-/// println!("{text}");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
-/// # Errors
-/// Returns an error if the worker cannot start or its driver fails.
-pub fn block_on<F: Future>(future: F) -> crate::Result<F::Output> {
-    Runtime::new(Engine::Auto)?.block_on(future)
-}
-
-/// A worker without a server, for futures that use clients.
-pub(crate) struct Runtime {
-    worker: AnyWorker,
-}
-
-/// Its service is an app without routes and listeners, so that a program has the code of workers once.
-enum AnyWorker {
-    Uring(Box<Worker<Uring>>),
-    Readiness(Box<Worker<Readiness>>),
-}
-
-impl Runtime {
-    pub(crate) fn new(engine: Engine) -> crate::Result<Runtime> {
-        let is_needed = engine == Engine::Uring;
-        let wants_uring = matches!(engine, Engine::Auto | Engine::Uring) && cfg!(target_os = "linux");
-        let server = App::new().configure(|config| *config = Config { engine, ..Config::default() }).server()?;
-        if wants_uring {
-            match Uring::new() {
-                Ok(driver) => return Ok(Runtime { worker: AnyWorker::Uring(Box::new(server.into_worker(driver)?)) }),
-                Err(error) if is_needed => return Err(error.into()),
-                Err(_) => {}
-            }
-        }
-        Ok(Runtime { worker: AnyWorker::Readiness(Box::new(server.into_worker(Readiness::new()?)?)) })
-    }
-
-    pub(crate) fn block_on<F: Future>(&mut self, future: F) -> crate::Result<F::Output> {
-        match &mut self.worker {
-            AnyWorker::Uring(worker) => worker.block_on(future),
-            AnyWorker::Readiness(worker) => worker.block_on(future),
-        }
     }
 }

@@ -110,7 +110,7 @@ impl Client {
             request.has_sent_stream |= matches!(content, Content::Stream(_));
             figures.attempt = context::now();
             figures.moments.begun = figures.attempt;
-            let answer = Box::pin(super::within::send(app, request, content)).await?;
+            let answer = app.answer(request, content).await?;
             figures.moments.answered = context::now();
             return Ok(answer);
         }

@@ -1,5 +1,6 @@
 //! Brokers, through which several machines share topics.
 
+use super::error::BrokerError;
 use super::hub::Hub;
 use super::message::MessageId;
 use super::presence::{MEMBER_BYTES, MEMBERS, Member};
@@ -32,27 +33,6 @@ pub trait Broker: Send + Sync + 'static {
     /// Stops listening to a filter.
     fn unsubscribe(&self, filter: &str);
 }
-
-/// The reason why a message was not sent to the broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BrokerError {
-    /// The broker is not connected, or its queue is full. A later attempt may succeed.
-    Unavailable,
-    /// The message is larger than the broker permits. It can never be sent.
-    TooLarge,
-}
-
-impl fmt::Display for BrokerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            BrokerError::Unavailable => "the broker is not connected or its queue is full; the message was not sent",
-            BrokerError::TooLarge => "the message is larger than the broker permits",
-        })
-    }
-}
-
-impl std::error::Error for BrokerError {}
 
 /// The way from a [`Broker`] to the subscribers here.
 #[derive(Clone)]

@@ -1,9 +1,29 @@
 //! The errors of topics.
 
-use super::broker::BrokerError;
 use super::filter::InvalidTopic;
 use crate::{IntoResponse, Response, StatusCode};
 use std::fmt;
+
+/// The reason why a message was not sent to the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BrokerError {
+    /// The broker is not connected, or its queue is full. A later attempt may succeed.
+    Unavailable,
+    /// The message is larger than the broker permits. It can never be sent.
+    TooLarge,
+}
+
+impl fmt::Display for BrokerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BrokerError::Unavailable => "the broker is not connected or its queue is full; the message was not sent",
+            BrokerError::TooLarge => "the message is larger than the broker permits",
+        })
+    }
+}
+
+impl std::error::Error for BrokerError {}
 
 /// The reason why a message was not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

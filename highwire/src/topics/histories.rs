@@ -1,7 +1,7 @@
 //! The histories of all topics, and the bounds on their number and their bytes.
 
 use super::history::History;
-use super::hub::lock;
+use super::lock::lock;
 use super::memory::Memory;
 use super::settings::Rule;
 use std::collections::HashMap;

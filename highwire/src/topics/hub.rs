@@ -1,14 +1,16 @@
 //! The state of topics that all workers share: who must get a message, histories, presence, and the broker.
 
 use super::broker::{Broker, Payload};
+use super::delivery::{Item, Token};
 use super::error::PublishError;
 use super::filter::{self, InvalidTopic, PRESENCE};
 use super::histories::{Histories, Kept};
 use super::history::Start;
-use super::local::{Item, Local, Mailbox};
+use super::local::{Local, Mailbox};
+use super::lock::lock;
 use super::memory::Memory;
 use super::message::{MessageId, Published};
-use super::pace::{Token, publishing};
+use super::pace::publishing;
 use super::presence::{self, Change};
 use super::settings::{Rule, SlowReader, Topic};
 use super::subscriber::Subscriber;
@@ -17,7 +19,7 @@ use arc_swap::ArcSwap;
 use highwire_io::random;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The time during which changes of the members here are collected before the broker gets them for other machines.
@@ -63,12 +65,6 @@ impl Drop for Hub {
             news.end();
         }
     }
-}
-
-/// Locks a mutex. A panic while it was locked does not matter: all changes under these locks are complete at each call
-/// that could panic.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Hub {

@@ -1,6 +1,6 @@
 //! The items that wait on a worker, a lane for each topic. The lanes have their turns one after the other.
 
-use super::local::{Delivery, Item, MAILBOX_BYTES, MAILBOX_ITEMS};
+use super::delivery::{Delivery, Item, MAILBOX_BYTES, MAILBOX_ITEMS};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Lanes {
 
     /// Begins with an item of which a part of the deliveries is made. There must be no lanes.
     pub(super) fn begin_with(&mut self, unfinished: Delivery) {
-        if let Some(topic) = unfinished.item().topic().cloned() {
+        if let Some(topic) = unfinished.item.topic().cloned() {
             self.order.push_back(topic.clone());
             self.lanes.insert(topic.clone(), Lane { unfinished: Some(unfinished), ..Lane::new(topic) });
         }

@@ -5,11 +5,10 @@
 //! their turns one after the other, so that a flood in one of them does not delay the others. Who publishes while much waits
 //! is held up ([`pace`](super::pace)).
 
+use super::delivery::{Delivery, Item, MAILBOX_BYTES, MAILBOX_ITEMS};
 use super::filter::PRESENCE;
 use super::hub::Hub;
 use super::lanes::Lanes;
-use super::message::Published;
-use super::pace::Token;
 use super::subscriber::Subscriber;
 use super::tree::{Key, Tree};
 use highwire_engine::context;
@@ -20,11 +19,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
-
-/// The most items, and the most bytes of messages, that may wait for a worker. A worker that is this far behind loses further
-/// messages, and its subscribers see that they have missed some. Before, a topic with more than its part loses messages.
-pub(super) const MAILBOX_ITEMS: usize = 16 * 1024;
-pub(super) const MAILBOX_BYTES: usize = 64 * 1024 * 1024;
 
 /// The numbers of items and of their bytes in a worker's mailbox from which on those who publish are held up.
 const BEHIND_ITEMS: usize = 64;
@@ -38,44 +32,6 @@ const DELIVERIES_A_TOPIC: usize = 32;
 
 /// The number of matching subscribers that take as long to find as one delivery.
 const FOUND_A_DELIVERY: usize = 16;
-
-/// An item for the subscribers of a worker.
-#[derive(Clone)]
-pub(super) enum Item {
-    /// A message for the subscribers whose filter matches its topic, or only for those of this filter.
-    Message(Arc<Published>, Option<Arc<str>>, Option<Token>),
-    /// The topic's history is complete. Subscribers that wait for it can begin.
-    Complete(Arc<str>),
-    /// Messages of topics without a history were lost.
-    Gap,
-    /// A message of this topic was lost.
-    Missed(Arc<str>),
-}
-
-impl Item {
-    /// Returns the topic of the item. A gap has none.
-    pub(super) fn topic(&self) -> Option<&Arc<str>> {
-        match self {
-            Item::Message(published, ..) => Some(&published.topic),
-            Item::Complete(topic) | Item::Missed(topic) => Some(topic),
-            Item::Gap => None,
-        }
-    }
-
-    /// Tells the publisher of a message that it is lost.
-    fn lose(&self) {
-        if let Item::Message(_, _, Some(token)) = self {
-            token.lose();
-        }
-    }
-
-    pub(super) fn cost(&self) -> usize {
-        match self {
-            Item::Message(published, ..) => published.cost(),
-            Item::Complete(_) | Item::Missed(_) | Item::Gap => 0,
-        }
-    }
-}
 
 /// The items for a worker.
 pub(super) struct Mailbox {
@@ -123,21 +79,6 @@ impl Mailbox {
     fn count_done(&self, item: &Item) {
         self.items.fetch_sub(1, Ordering::Relaxed);
         self.bytes.fetch_sub(item.cost(), Ordering::Relaxed);
-    }
-}
-
-/// An item that is being delivered.
-pub(super) struct Delivery {
-    item: Item,
-    /// The subscribers that get it.
-    subscribers: Vec<Rc<Subscriber>>,
-    /// The number of subscribers that have got it.
-    done: usize,
-}
-
-impl Delivery {
-    pub(super) fn item(&self) -> &Item {
-        &self.item
     }
 }
 

@@ -29,6 +29,7 @@
 //! ```
 
 mod broker;
+mod delivery;
 mod error;
 mod filter;
 mod histories;
@@ -36,6 +37,7 @@ mod history;
 mod hub;
 mod lanes;
 mod local;
+mod lock;
 mod memory;
 mod message;
 #[cfg(feature = "nats")]
@@ -54,15 +56,16 @@ mod tree;
 use crate::ws::Message;
 use filter::PRESENCE;
 use histories::IDLE_BYTES;
-use hub::{Hub, lock};
+use hub::Hub;
+use lock::lock;
 use presence::MEMBER_BYTES;
 use settings::Rule;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-pub use broker::{Broker, BrokerError, Link};
-pub use error::{JoinError, PublishError, SubscribeError};
+pub use broker::{Broker, Link};
+pub use error::{BrokerError, JoinError, PublishError, SubscribeError};
 pub use filter::InvalidTopic;
 pub use history::Start;
 pub use message::{Delivery, InvalidId, MessageId};

@@ -1,6 +1,7 @@
 //! NATS as a broker, without JetStream: subjects, and no history.
 
-use super::broker::{Broker, BrokerError, Link};
+use super::broker::{Broker, Link};
+use super::error::BrokerError;
 use super::remote::{Outgoing, Protocol, Remote, STEP, Session, in_time};
 use async_nats::client::PublishErrorKind;
 use async_nats::{Client, ConnectOptions, Event, ServerAddr, Subscriber};

@@ -5,29 +5,16 @@
 //! by the protocol, and others are not: topics are delivered in turns, so a message to a topic that is not behind waits
 //! little.
 
+use super::delivery::Token;
 use super::hub::Hub;
 use highwire_engine::time::wake_after;
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Context;
 use std::time::Duration;
 
 /// The time after which one who is held up looks again.
 const PAUSE: Duration = Duration::from_millis(1);
-
-/// A message has this until it is delivered or lost.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Token {
-    is_lost: Arc<AtomicBool>,
-}
-
-impl Token {
-    /// Records that the message is lost.
-    pub(super) fn lose(&self) {
-        self.is_lost.store(true, Ordering::Relaxed);
-    }
-}
 
 thread_local! {
     /// The address of the receiver that has returned a message last: its handler runs now.
@@ -49,10 +36,7 @@ impl Until {
     fn is_over(&self) -> bool {
         let has_caught_up = |hub: &Weak<Hub>| hub.upgrade().is_none_or(|hub| !hub.is_behind());
         match self {
-            Until::Delivered(token, hub) => {
-                let is_done = Arc::strong_count(&token.is_lost) == 1;
-                is_done && (!token.is_lost.load(Ordering::Relaxed) || has_caught_up(hub))
-            }
+            Until::Delivered(token, hub) => token.is_done() && (!token.is_lost() || has_caught_up(hub)),
             Until::CaughtUp(hub) => has_caught_up(hub),
         }
     }

@@ -1,6 +1,7 @@
 //! Redis as a broker: PUBLISH and SUBSCRIBE, with histories in lists.
 
-use super::broker::{Broker, BrokerError, Link};
+use super::broker::{Broker, Link};
+use super::error::BrokerError;
 use super::remote::{BATCH, Outgoing, Protocol, Remote, STEP, Session, in_time};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};

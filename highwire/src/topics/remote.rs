@@ -4,8 +4,9 @@
 //! that state, in batches, beside the messages. Peers who join and leave faster than the broker follows cause no queue, and
 //! messages do not wait for them.
 
-use super::broker::{BrokerError, Link};
-use super::hub::lock;
+use super::broker::Link;
+use super::error::BrokerError;
+use super::lock::lock;
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -31,6 +31,7 @@
 
 mod app;
 pub(crate) mod bodies;
+mod client;
 mod handler;
 #[cfg_attr(not(feature = "hyper"), path = "no_upgrade.rs")]
 mod upgrade;

@@ -4,6 +4,7 @@
 //! Exceptions are data with a reason (`exceptions`). An exception that is not needed is a violation, too.
 
 mod checks;
+mod circles;
 mod documents;
 mod exceptions;
 mod source;
@@ -44,6 +45,11 @@ const CHECKS: &[Check] = &[
         run: checks::unsafe_reason,
     },
     Check { name: "layers", why: "a crate may use only the crates below it", run: checks::layers },
+    Check {
+        name: "circles",
+        why: "files that import one another can only be understood together",
+        run: circles::circles,
+    },
     Check { name: "proto-alone", why: "proto does no I/O, reads no clock, starts no thread", run: checks::proto_alone },
     Check { name: "no-lock", why: "a connection belongs to one thread and never waits", run: checks::no_lock },
     Check { name: "no-arc", why: "requests must not pay for atomic reference counts", run: checks::no_arc },

@@ -2,7 +2,8 @@
 //! that run on other threads.
 
 use super::{Completed, Making, bytes_of, complete, hw_string, lock};
-use crate::request::{Data, highwire_request};
+use crate::data::Data;
+use crate::request::highwire_request;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{LazyLock, Mutex};
 
@@ -140,7 +141,8 @@ pub(super) fn take(handle: highwire_request, own: impl FnOnce(&Making) -> Owned)
 #[cfg(test)]
 mod tests {
     use super::{Completion, Left, MOST_EARLY, Owned};
-    use crate::request::{Data, highwire_request};
+    use crate::data::Data;
+    use crate::request::highwire_request;
     use std::ffi::c_void;
     use std::ptr;
 

@@ -3,7 +3,7 @@
 use super::connections::{answered, call_back, with_connection};
 use super::elsewhere;
 use super::{RequestCallback, http_request_s, http_response_s};
-use crate::request::Data;
+use crate::data::Data;
 use crate::response::{self, Draft, LateTrailers, answer};
 use crate::result::{HIGHWIRE_OK, guarded, highwire_result};
 use crate::stream::{self, highwire_stream, highwire_stream_abort, highwire_stream_end};

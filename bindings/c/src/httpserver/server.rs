@@ -3,10 +3,11 @@
 use super::connections::{begin, call_back, end_handler};
 use super::{RequestCallback, http_server_s};
 use crate::current::{Handler, Role, defer, is_unanswered, with_request_mut};
+use crate::data::Data;
 use crate::embed::{self, highwire_loop};
 use crate::log::complain;
 use crate::receive;
-use crate::request::{Data, highwire_request};
+use crate::request::highwire_request;
 use crate::response::{Draft, answer};
 use crate::result::{Failed, HIGHWIRE_SYSTEM, engine, guarded};
 use bytes::Bytes;

@@ -1,10 +1,10 @@
 //! Receives long bodies straight into the memory of their reader, if it takes the body as a whole.
 
 use super::H1;
+use crate::body::{INCOMING_BYTES, is_tight};
 use crate::connection::Connection;
 use crate::connection::work;
 use crate::exchange::lifecycle::Lifecycle;
-use crate::exchange::{INCOMING_BYTES, is_tight};
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_io::{Op, Queue};

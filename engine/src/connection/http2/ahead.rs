@@ -8,8 +8,8 @@
 //! send as much again.
 
 use super::streams::Http2;
+use crate::body::is_tight;
 use crate::connection::out::Out;
-use crate::exchange::is_tight;
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_proto::h2::StreamRef;

@@ -16,15 +16,16 @@ mod tunnel;
 pub(super) use self::carrier::H2;
 pub(super) use self::streams::Http2;
 
+use crate::body::most_incoming;
 use crate::connection::Connection;
 use crate::connection::http1::trailer_fields;
 use crate::connection::out::{BATCH_BYTES, Out};
 use crate::connection::transport::Transport;
 use crate::connection::work::{self, Timing};
 use crate::deadline::TICKS_A_SECOND;
+use crate::exchange::Waits;
 use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
-use crate::exchange::{Waits, most_incoming};
 use crate::quiet;
 use crate::request::BodyUse;
 use crate::service::Service;

@@ -1,11 +1,9 @@
 //! A client whose requests an app of this process answers, without sockets.
 
-use super::Client;
-use super::builder::ClientBuilder;
-use super::error::Error;
-use super::request::Request;
-use crate::tower::bodies::send_across;
-use crate::tower::{AppService, ResponseBody, into_service};
+use super::bodies::send_across;
+use super::{AppService, ResponseBody, into_service};
+use crate::client::local::{Answering, Local};
+use crate::client::{Client, ClientBuilder, Error, Request};
 use crate::{App, HeaderMap};
 use bytes::Bytes;
 use highwire_engine::body::{Body, BodyError, BodyQueue, BoxError};
@@ -18,12 +16,13 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use tower_service::Service;
 
 /// The base of the URLs of a client of an app, unless it has another one. It is `https:`, so that a cookie jar keeps
 /// `Secure` cookies.
-pub(super) const BASE: &str = "https://app/";
+const BASE: &str = "https://app/";
 
 impl Client {
     /// Creates a client whose requests the app answers in this process, without sockets; see [`ClientBuilder::to`].
@@ -54,29 +53,31 @@ impl ClientBuilder {
     /// are dropped, `Upgrade` and CONNECT fail, and the handler's
     /// [`Peer`](crate::Peer) is 0.0.0.0. In the handlers of an app under [`testing::Client`](crate::testing::Client), set no
     /// time limit: the virtual clock jumps over it while this app works in real time.
-    pub fn to(mut self, app: App) -> ClientBuilder {
-        match into_service(app) {
-            Ok(service) => self.settings.app = Some(service),
-            Err(error) => self.error = self.error.or_else(|| Some(Error::builder(error.to_string()))),
-        }
-        if self.settings.base.is_none() { self.base_url(BASE) } else { self }
+    pub fn to(self, app: App) -> ClientBuilder {
+        let service = into_service(app).map_err(|error| Error::builder(error.to_string()));
+        self.local(service.map(|service| Arc::new(service) as Arc<dyn Local>), BASE)
     }
 }
 
-/// Lets the app answer a request, whose content is separate.
-pub(super) async fn send(app: &AppService, request: &Request, content: Content) -> Result<Box<Answer>, Failure> {
-    if request.upgrade.is_some() || request.method == Method::CONNECT {
+impl Local for AppService {
+    fn answer<'a>(&'a self, request: &'a Request, content: Content) -> Answering<'a> {
+        Box::pin(send(self, request, content))
+    }
+}
+
+async fn send(app: &AppService, request: &Request, content: Content) -> Result<Box<Answer>, Failure> {
+    if request.proposes_upgrade() || request.method() == Method::CONNECT {
         return Err(Failure::Unsupported("a request within a process cannot change the protocol"));
     }
     let mut sent = http::Request::new(Sent::of(content));
-    *sent.method_mut() = request.method.clone();
-    *sent.uri_mut() = request.url.uri().clone();
+    *sent.method_mut() = request.method().clone();
+    *sent.uri_mut() = request.uri().clone();
     for (name, value) in request.all_headers().filter(|(name, _)| *name != header::HOST) {
         sent.headers_mut().append(name.clone(), value.clone());
     }
     let Ok(response) = app.clone().call(sent).await;
     let (parts, body) = response.into_parts();
-    let body = if request.method == Method::HEAD { AnswerBody::Empty } else { receive(body).await? };
+    let body = if request.method() == Method::HEAD { AnswerBody::Empty } else { receive(body).await? };
     Ok(Box::new(Answer::of(&parts, body)?))
 }
 

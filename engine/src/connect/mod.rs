@@ -1,7 +1,10 @@
 //! Connections to other servers: a task asks its worker for one and gets its raw bytes.
 
+pub(crate) mod attempt;
+
+use self::attempt::Attempt;
 use crate::context;
-use crate::promise::{Promise, promise};
+use crate::promise::promise;
 use crate::raw::RawStream;
 use crate::time::sleep;
 use highwire_io::Address;
@@ -33,7 +36,7 @@ pub const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 pub async fn connect(address: Address) -> io::Result<RawStream> {
     let (promise, mut asked) = promise();
     let _noted = NotedWhenDropped;
-    context::ask_to_connect(Attempt { address, promise });
+    context::want(Box::new(Attempt { address, promise }));
     let result = poll_fn(|cx| asked.poll(cx)).await;
     result.unwrap_or_else(|| Err(io::Error::other("the worker has ended")))
 }
@@ -113,12 +116,6 @@ fn poll_any<T, F: Future<Output = io::Result<T>>>(
         }
     }
     Poll::Pending
-}
-
-/// An attempt to connect that the worker must begin.
-pub(crate) struct Attempt {
-    pub(crate) address: Address,
-    pub(crate) promise: Promise<io::Result<RawStream>>,
 }
 
 /// Lets the worker look for abandoned attempts when the task has stopped waiting.
