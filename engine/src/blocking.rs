@@ -14,7 +14,7 @@ use super::pool::Pool;
 use super::remote::Remote;
 use super::service::{MakeService, Service};
 use super::shared::Shared;
-use super::worker::WorkerContext;
+use super::worker::context::WorkerContext;
 use crate::Result;
 use crate::connect::attempt::Attempt;
 use crate::quiet;

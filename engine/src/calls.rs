@@ -5,7 +5,7 @@ use super::call::{Call, CallHead};
 use super::context::{self, TaskKind};
 use super::deadline::DeadlineTable;
 use super::remote::Remote;
-use super::worker::WorkerContext;
+use super::worker::context::WorkerContext;
 use crate::panics::let_go;
 use crate::quiet;
 use crate::service::Service;

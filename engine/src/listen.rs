@@ -6,7 +6,7 @@ use super::secure::ListenerTls;
 #[cfg(feature = "tls")]
 use super::secure::Secure;
 use super::shared::Shared;
-use super::worker::WorkerContext;
+use super::worker::context::WorkerContext;
 use crate::Result;
 use crate::service::Service;
 #[cfg(feature = "tls")]

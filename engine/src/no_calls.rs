@@ -1,7 +1,7 @@
 //! Replaces `calls` in builds without the feature `call`, in which all requests arrive over connections.
 
 use super::remote::Remote;
-use super::worker::WorkerContext;
+use super::worker::context::WorkerContext;
 use crate::service::Service;
 
 /// The requests of this process: none.

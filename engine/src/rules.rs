@@ -1,6 +1,6 @@
 //! The timeouts and limits that apply to a connection: those of the server's settings, or those of a client.
 
-use crate::client;
+use crate::client::settings as client;
 use crate::config::{Config, Timeouts};
 use crate::deadline::{self, NEVER};
 use highwire_proto::Limits;

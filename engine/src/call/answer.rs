@@ -11,7 +11,7 @@ use crate::exchange::lifecycle::Lifecycle;
 use crate::fields::is_sent_without_connection;
 use crate::response::{Content, Response};
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http::{Method, Version};

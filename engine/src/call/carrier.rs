@@ -12,7 +12,7 @@ use crate::request::{BodyUse, Caller};
 use crate::response::Content;
 use crate::response::Response;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use http::StatusCode;
 use http::{Extensions, HeaderName, HeaderValue};
 

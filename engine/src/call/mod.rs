@@ -31,7 +31,7 @@ use crate::quiet;
 use crate::request::BodyUse;
 use crate::service::Service;
 use crate::trailers::is_allowed_trailer;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_io::Peer;
 use highwire_proto::Length;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request};

@@ -14,7 +14,7 @@ mod open;
 mod pool;
 mod request;
 mod resolve;
-mod settings;
+pub(crate) mod settings;
 
 pub(crate) use self::asking::Asking;
 pub use self::asking::{Asked, INTERIMS, Moments};

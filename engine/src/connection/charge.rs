@@ -6,7 +6,7 @@ use super::transport::Transport;
 use crate::panics::let_go;
 use crate::raw::Ended;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 
 impl Transport {
     /// Charges the worker's share of the memory budget for the bytes that the connection holds now. For the exchanges,

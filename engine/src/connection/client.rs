@@ -12,7 +12,7 @@ use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::raw::Raw;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_proto::h1::state::State;
 use highwire_proto::{Head, Role, h1};
 use http::{HeaderName, HeaderValue, StatusCode};

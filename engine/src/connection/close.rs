@@ -17,7 +17,7 @@ use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::request::BodyUse;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_io::Queue;
 use highwire_proto::h2::Failure;
 use highwire_proto::{Head, h1};

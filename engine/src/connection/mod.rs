@@ -34,7 +34,7 @@ use crate::exchange::{Exchange, Intake, Tunnel};
 use crate::raw::{Raw, RawStream};
 use crate::service::Service;
 use crate::shared::Shared;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_io::{Peer, Queue, SocketId};
 use highwire_proto::{Head, Role, h1};
 

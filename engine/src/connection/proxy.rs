@@ -6,7 +6,7 @@ use super::out::Out;
 use super::phase::Phase;
 use crate::exchange::abort::Abort;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_io::Peer;
 use highwire_io::Queue;
 use highwire_proto::Head;

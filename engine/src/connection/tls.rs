@@ -10,7 +10,7 @@ use crate::secure::Fault;
 #[cfg(feature = "tls")]
 use crate::secure::Secure;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_io::Queue;
 use highwire_proto::Head;
 use highwire_proto::h2::{Code, Failure};

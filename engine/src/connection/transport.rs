@@ -13,7 +13,7 @@ use crate::quiet;
 use crate::request::Caller;
 use crate::secure::Secure;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_io::{Op, Peer, Queue, SocketId};
 use std::rc::Rc;
 

@@ -9,7 +9,7 @@ use super::work::Left;
 use crate::exchange::Exchange;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_io::Queue;
 use highwire_proto::Head;
 

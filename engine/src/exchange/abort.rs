@@ -9,7 +9,7 @@ use crate::quiet;
 use crate::request::BodyUse;
 use crate::response::Response;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_proto::h2::Code;
 use http::StatusCode;
 

@@ -8,7 +8,7 @@ use crate::context::TaskKind;
 use crate::request::{BodyUse, Caller};
 use crate::response::Response;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use bytes::Bytes;
 use highwire_proto::{Head, Length};
 use http::{Extensions, HeaderName, HeaderValue};

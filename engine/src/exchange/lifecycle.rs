@@ -12,7 +12,7 @@ use crate::request::{BodyUse, Hooks, Ready};
 use crate::response::Response;
 use crate::service::Outcome;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use bytes::Bytes;
 use highwire_proto::{Head, Length, Method};
 use http::{HeaderName, HeaderValue, StatusCode};

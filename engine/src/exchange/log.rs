@@ -8,7 +8,7 @@ use crate::quiet::guarded;
 use crate::request::Caller;
 use crate::response::{Content, Response};
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_io::{Instant, Peer};
 use highwire_proto::Head;
 

@@ -24,7 +24,7 @@ use self::abort::Abort;
 use self::log::LogLine;
 pub(super) use self::log::log_refused;
 use super::context::TaskKind;
-use super::worker::WorkerContext;
+use super::worker::context::WorkerContext;
 use crate::body::BodyError;
 use crate::client::{Answer, AnswerBody, Asking};
 use crate::disconnect::{OnDisconnect, Presence};

@@ -9,11 +9,10 @@
 //! 4. take the connections and requests that other threads have left, and then handle the deadlines and timers that have
 //!    passed, and a shutdown of the server.
 
-mod context;
+pub(crate) mod context;
 mod state;
 
-pub(crate) use self::context::WorkerContext;
-
+use self::context::WorkerContext;
 use self::state::WorkerState;
 use crate::Result;
 use crate::accept::CONNECTION_BYTES;

@@ -13,7 +13,7 @@ use crate::quiet;
 use crate::raw::RawStream;
 use crate::remote::Remote;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_io::wake::WAKES_KEPT;
 use highwire_io::{Completion, Instant, ListenerId, Op, Peer, Queue, Sink, SocketId};
 use highwire_proto::Head;

@@ -9,7 +9,7 @@ use crate::exchange::lifecycle::Lifecycle;
 use crate::request::BodyUse;
 use crate::service::Service;
 use crate::trailers::is_allowed_trailer;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_proto::Head;
 use highwire_proto::h1::state::State;
 use http::{HeaderName, HeaderValue};

@@ -13,7 +13,7 @@ use crate::request::{BodyUse, Caller};
 use crate::response::Content;
 use crate::response::Response;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use bytes::Bytes;
 use highwire_proto::Event;
 use highwire_proto::h1::state::State;

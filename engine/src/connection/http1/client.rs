@@ -10,7 +10,7 @@ use crate::exchange::Exchange;
 use crate::exchange::carrier::Carrier;
 use crate::fields::check;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_proto::{Version, h1};
 use http::Method;
 use std::rc::Rc;

@@ -6,7 +6,7 @@ use crate::connection::Connection;
 use crate::connection::work;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_io::{Op, Queue};
 use highwire_proto::Head;
 use highwire_proto::h1::state::State;

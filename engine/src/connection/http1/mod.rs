@@ -17,7 +17,7 @@ use crate::deadline::TICKS_A_SECOND;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::exchange::{Exchange, Intake};
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_proto::{Event, Head, Length, Method, h1, h2};
 
 impl Connection {

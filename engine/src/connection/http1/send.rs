@@ -17,7 +17,7 @@ use crate::quiet;
 use crate::raw::{RAW_BYTES, Raw, Switch};
 use crate::response::{Content, Rendered, Response, Streamed};
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use bytes::Bytes;
 use highwire_io::Op;
 use highwire_proto::h1::{self, FieldWriter};

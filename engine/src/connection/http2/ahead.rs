@@ -11,7 +11,7 @@ use super::streams::Http2;
 use crate::body::is_tight;
 use crate::connection::out::Out;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_proto::h2::StreamRef;
 
 /// The most bytes by which the windows of all HTTP/2 connections of a worker are wider than usual, and the part of the memory

@@ -15,7 +15,7 @@ use crate::request::{BodyUse, Caller};
 use crate::response::Content;
 use crate::response::Response;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use bytes::Bytes;
 use highwire_proto::h2::{Code, FRAME_BYTES, StreamRef};
 use highwire_proto::{Head, Length};

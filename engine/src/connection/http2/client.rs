@@ -17,7 +17,7 @@ use crate::exchange::lifecycle::Lifecycle;
 use crate::fields::{check, is_sent_without_connection};
 use crate::raw::Raw;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use bytes::Bytes;
 use highwire_proto::h2::{Code, FieldWriter, Request, StreamRef};
 use highwire_proto::{Error, Head, Length};

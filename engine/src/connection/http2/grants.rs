@@ -9,7 +9,7 @@
 use super::streams::Http2;
 use crate::connection::out::Out;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_proto::h2::StreamRef;
 use std::cell::Cell;
 use std::rc::Rc;

@@ -29,7 +29,7 @@ use crate::exchange::lifecycle::Lifecycle;
 use crate::quiet;
 use crate::request::BodyUse;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_proto::h2::{Event, Lent, StreamRef};
 use highwire_proto::{Head, Length, Role, h2};
 

@@ -17,7 +17,7 @@ use crate::quiet;
 use crate::request::BodyUse;
 use crate::response::{Content, Response};
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use bytes::Bytes;
 use highwire_io::Queue;
 use highwire_proto::h2::{Code, FRAME_BYTES, FieldWriter, StreamRef};

@@ -13,7 +13,7 @@ use crate::exchange::Waits;
 use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use highwire_proto::Head;
 use highwire_proto::h2::{Code, StreamRef};
 

@@ -9,7 +9,7 @@ use crate::exchange::{Exchange, Intake, Waits};
 use crate::memory;
 use crate::service::Service;
 use crate::spares::Spares;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use bytes::Bytes;
 use highwire_proto::h2::{self, Schedule, StreamRef};
 use std::cell::Cell;

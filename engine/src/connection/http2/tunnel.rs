@@ -14,7 +14,7 @@ use crate::exchange::lifecycle::Lifecycle;
 use crate::raw::Raw;
 use crate::response::{Content, Response, Streamed};
 use crate::service::Service;
-use crate::worker::WorkerContext;
+use crate::worker::context::WorkerContext;
 use bytes::Bytes;
 use futures_core::Stream;
 use highwire_proto::h2::{Code, StreamRef};
