@@ -3,7 +3,7 @@
 //! Needs a real kernel, because the clients are separate programs.
 
 use crate::demo::Demo;
-use crate::programs::{Folder, not_run, on_every_engine, output, output_text, program};
+use crate::programs::{Folder, not_run, on_every_engine, output, output_text, program, random_bytes};
 use std::path::Path;
 
 on_every_engine! {
@@ -111,13 +111,7 @@ fn curl_uploads(engine: &str) {
     let Some(demo) = Demo::start(engine, &["--listen", "127.0.0.1:0"]) else { return };
     let folder = Folder::new(&format!("upload-{engine}"));
     let (file, at_file) = (folder.path("file"), format!("@{}", folder.path("file")));
-    // Pseudo-random bytes: the high bytes of a linear congruential generator.
-    let mut state = 1_u64;
-    let next = std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    });
-    std::fs::write(&file, next.take(UPLOAD_BYTES).collect::<Vec<u8>>()).expect("a file");
+    std::fs::write(&file, random_bytes(UPLOAD_BYTES, 1)).expect("a file");
     let sum = output_text(&sum, &[&file]);
     let sum = sum.split(' ').next().expect("a word");
     let expected = format!("{{\"bytes\":{UPLOAD_BYTES},\"sha256\":\"{sum}\"}}\n");

@@ -4,7 +4,7 @@
 //! Needs a real kernel, because the clients are separate programs and some tests are about the kernel's caches.
 
 use crate::demo::{Demo, HIGHWIRE, get};
-use crate::programs::{Folder, not_run, on_every_engine, output, output_text, program};
+use crate::programs::{Folder, not_run, on_every_engine, output, output_text, program, random_bytes};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,14 +46,9 @@ fn ten_thousand(name: &str) -> Folder {
     folder
 }
 
-/// Returns pseudo-random bytes that depend on the seed: the high bytes of a linear congruential generator.
+/// Returns pseudo-random bytes that depend on the seed.
 fn content(length: usize, seed: usize) -> Vec<u8> {
-    let mut state = seed as u64 + 1;
-    let next = std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    });
-    next.take(length).collect()
+    random_bytes(length, seed as u64 + 1)
 }
 
 /// Returns the paths of all files below a folder, relative to it.

@@ -4,7 +4,7 @@
 //! Needs a real kernel, because the clients are separate programs and uploads are written to files.
 
 use crate::demo::{Demo, HIGHWIRE, get, until};
-use crate::programs::{Folder, not_run, on_every_engine, output, output_text, program};
+use crate::programs::{Folder, not_run, on_every_engine, output, output_text, program, random_bytes};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
@@ -42,12 +42,7 @@ fn is_written(folder: &Path) -> bool {
 fn file(folder: &Folder) -> Option<(String, String)> {
     let sum = program(&["sha256sum"])?;
     let path = folder.path("file \u{e9}\"1.bin");
-    let mut state = 7_u64;
-    let next = std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    });
-    std::fs::write(&path, next.take(FILE_BYTES).collect::<Vec<u8>>()).expect("a file");
+    std::fs::write(&path, random_bytes(FILE_BYTES, 7)).expect("a file");
     // sha256sum escapes names with a backslash or a line feed; this name has neither.
     let sum = output_text(&sum, &[&path]).split(' ').next().expect("a word").to_string();
     Some((path, sum))

@@ -1,6 +1,7 @@
 //! Tests a client's connections against servers of this engine over sockets: HTTP/1 and HTTP/2, with and without TLS, on
 //! each driver.
 
+use crate::signed::self_signed;
 use bytes::Bytes;
 use highwire_engine::body::{BodyStream, channel};
 use highwire_engine::client::{
@@ -12,11 +13,9 @@ use highwire_engine::io::{Address, Driver, Readiness, Uring};
 use highwire_engine::proto::Head;
 use highwire_engine::request::{Caller, Ready};
 use highwire_engine::response::{Content, Streamed};
-use highwire_engine::tls::TlsConfig;
 use highwire_engine::{Begin, BodyUse, Config, Handle, Outcome, Response, Server, Service, Worker, bytes};
-use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -61,19 +60,11 @@ fn serve(with_tls: bool, protocol: Protocol) -> (Handle, Address, Tls) {
     let (server, tls) = match with_tls {
         false => (server.listen("127.0.0.1:0").expect("an address"), None),
         true => {
-            let made = rcgen::generate_simple_self_signed(["localhost".to_string()]).expect("a certificate");
-            let config = TlsConfig::new().certificate_pem(made.cert.pem(), made.signing_key.serialize_pem());
-            let mut roots = RootCertStore::empty();
-            roots.add(made.cert.der().clone()).expect("a certificate");
-            let mut client = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-                .with_safe_default_protocol_versions()
-                .expect("versions")
-                .with_root_certificates(roots)
-                .with_no_client_auth();
-            client.alpn_protocols = match protocol {
-                Protocol::Auto => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-                _ => vec![b"http/1.1".to_vec()],
+            let protocols: &[&[u8]] = match protocol {
+                Protocol::Auto => &[b"h2", b"http/1.1"],
+                _ => &[b"http/1.1"],
             };
+            let (config, client) = self_signed(protocols);
             (server.listen_tls("127.0.0.1:0", config).expect("an address"), Some(Arc::new(client)))
         }
     };

@@ -4,4 +4,6 @@
 mod client;
 mod service;
 #[cfg(feature = "tls")]
+mod signed;
+#[cfg(feature = "tls")]
 mod tls_sides;

@@ -1,28 +1,15 @@
 //! Tests of a client's and a server's TLS session that exchange bytes in memory.
 
-use highwire_engine::tls::{Client, Progress, Server, Session, TlsConfig, TlsError, Version, Versions};
-use rustls::crypto::aws_lc_rs::default_provider;
+use crate::signed::self_signed;
+use highwire_engine::tls::{Client, Progress, Server, Session, TlsError, Version, Versions};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, ServerConfig};
 use std::sync::Arc;
 
 /// Returns a server's and a client's configuration, with a certificate for `localhost` that the client trusts.
 fn configs(versions: Versions) -> (Arc<ServerConfig>, Arc<ClientConfig>) {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_string()]).expect("a certificate");
-    let server = TlsConfig::new()
-        .certificate_pem(made.cert.pem(), made.signing_key.serialize_pem())
-        .versions(versions)
-        .build()
-        .expect("a configuration")
-        .current();
-    let mut roots = RootCertStore::empty();
-    roots.add(made.cert.der().clone()).expect("a certificate");
-    let mut client = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    client.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let (server, client) = self_signed(&[b"h2", b"http/1.1"]);
+    let server = server.versions(versions).build().expect("a configuration").current();
     (server, Arc::new(client))
 }
 

@@ -95,21 +95,17 @@ mod testing {
     mod time;
 }
 
+#[cfg(all(unix, feature = "compress", feature = "cookies", feature = "json", feature = "tls"))]
 mod third_party {
-    #[cfg(all(unix, feature = "compress", feature = "cookies", feature = "json", feature = "tls"))]
     mod browser;
-    #[cfg(all(unix, feature = "compress", feature = "cookies", feature = "json", feature = "tls"))]
     mod clients;
 }
 
+#[cfg(feature = "tls")]
 mod tls {
-    #[cfg(feature = "tls")]
     mod files;
-    #[cfg(feature = "tls")]
     mod server;
-    #[cfg(feature = "tls")]
     mod server_names;
-    #[cfg(feature = "tls")]
     mod sessions;
 }
 

@@ -5,6 +5,7 @@
 use highwire::Files;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Friday, 15 January 2021, 08:00:00 UTC, in seconds since 1970. This is long enough ago for strong validators.
@@ -14,8 +15,11 @@ const DATE: u64 = 1_610_697_600;
 pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {
+    /// Makes a folder that no other test of this process has, even with the same name.
     pub(crate) fn new(name: &str) -> Place {
-        let path = std::env::temp_dir().join(format!("highwire-files-{name}-{}", std::process::id()));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("highwire-files-{name}-{}-{number}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(path.join("root")).expect("a folder");
         Place(path)

@@ -6,6 +6,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Makes a test for each pair of an engine and a function. The function gets the engine's name as its argument.
@@ -54,8 +55,11 @@ pub(crate) fn not_run(why: &str) {
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
+    /// Makes a folder that no other test of this process has, even with the same name.
     pub(crate) fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("highwire-{name}-{}", std::process::id()));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("highwire-{name}-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a folder");
         Folder(path)
     }
@@ -70,6 +74,15 @@ impl Drop for Folder {
         // An error is ignored. The folder then stays in the system's folder for temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// Returns pseudo-random bytes: the high bytes of a linear congruential generator that begins with `state`.
+pub(crate) fn random_bytes(length: usize, mut state: u64) -> Vec<u8> {
+    let next = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    });
+    next.take(length).collect()
 }
 
 /// Runs a program, asserts that it succeeds, and returns its standard output.

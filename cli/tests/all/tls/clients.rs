@@ -5,7 +5,7 @@
 //! Needs a real kernel, because the clients are separate programs.
 
 use crate::demo::Demo;
-use crate::programs::{Folder, attempt, not_run, on_every_engine, output_text, program};
+use crate::programs::{Folder, attempt, not_run, on_every_engine, output_text, program, random_bytes};
 use crate::site::Site;
 use crate::site::tls_peer::{Authority, Pem};
 use sha2::{Digest, Sha256};
@@ -83,13 +83,7 @@ fn curl_uploads_and_downloads(engine: &str) {
     let Some(program) = curl() else { return };
     let site = Site::new();
     let Some(demo) = site.start(engine, &[]) else { return };
-    // Pseudo-random bytes: the high bytes of a linear congruential generator.
-    let mut state = 1_u64;
-    let next = std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    });
-    let content: Vec<u8> = next.take(UPLOAD_BYTES).collect();
+    let content = random_bytes(UPLOAD_BYTES, 1);
     let sum: String = Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
     let expected = format!("{{\"bytes\":{UPLOAD_BYTES},\"sha256\":\"{sum}\"}}\n");
     let (at_file, large) = (format!("@{}", site.write("upload", content)), demo.tls_url("/stream?bytes=20000000"));

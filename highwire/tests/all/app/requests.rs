@@ -1,5 +1,6 @@
 //! Tests routing, extractors and responses as an application uses them, on the simulated driver and without sockets.
 
+use crate::served::body_of;
 use highwire::{
     App, Authority, Body, HeaderMap, HeaderName, HeaderValue, InterimResponses, IntoResponse, Json, Method, Params,
     Path, Query, RawQuery, Request, Response, Scheme, StatusCode, Version, body, header,
@@ -228,9 +229,9 @@ fn responses() -> App {
         })
         .get("/dated", || ([(header::DATE, HeaderValue::from_static("long ago"))], ""))
         .get("/reset", || (StatusCode::RESET_CONTENT, "content"))
-        .get("/reset/parts", || Response::stream(parts(["a", "b"])).with_status(StatusCode::RESET_CONTENT))
+        .get("/reset/parts", || Response::stream(body_of(["a", "b"])).with_status(StatusCode::RESET_CONTENT))
         .get("/unchanged", || (StatusCode::NOT_MODIFIED, "content"))
-        .get("/unchanged/parts", || Response::stream_of(2, parts(["a", "b"])).with_status(StatusCode::NOT_MODIFIED))
+        .get("/unchanged/parts", || Response::stream_of(2, body_of(["a", "b"])).with_status(StatusCode::NOT_MODIFIED))
         .get("/none", || (StatusCode::NO_CONTENT, "content"))
         .get("/large", || vec![b'x'; 100_000])
         .get("/interim", |interim: InterimResponses| {
@@ -239,9 +240,9 @@ fn responses() -> App {
             "final"
         })
         .get("/wrong", || Response::new(StatusCode::EARLY_HINTS))
-        .get("/short", || Response::stream_of(10, parts(["abc"])))
+        .get("/short", || Response::stream_of(10, body_of(["abc"])))
         .get("/trailers", || {
-            Response::stream(parts(["a", "b"]))
+            Response::stream(body_of(["a", "b"]))
                 .with_trailers(|| vec![(HeaderName::from_static("x-sum"), HeaderValue::from_static("2"))])
         })
         .get("/forever", async || std::future::pending::<()>().await)
@@ -251,19 +252,6 @@ fn responses() -> App {
             drop(sender);
             Response::stream(receiver)
         })
-}
-
-fn parts<const N: usize>(parts: [&'static str; N]) -> body::Receiver {
-    let (mut sender, receiver) = body::channel();
-    highwire::spawn(async move {
-        for part in parts {
-            if sender.send(part).await.is_err() {
-                return;
-            }
-        }
-        sender.finish();
-    });
-    receiver
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! from pages of other origins.
 
 use crate::folder::{Place, bytes};
+use crate::served::body_of;
 use highwire::compress::{Compression, Decompression};
 use highwire::cookie::{Cookie, Cookies, Keys, SameSite};
 use highwire::form::MultipartError;
@@ -200,20 +201,6 @@ pub(crate) fn elsewhere(allowed: [String; 2]) -> App {
     };
     let closed = cors(["https://one.example".to_string(), "https://two.example".to_string()]);
     App::new().nest("/open", routes().with(cors(allowed))).nest("/closed", routes().with(closed))
-}
-
-/// Returns a stream of these parts.
-fn body_of(parts: [&'static str; 2]) -> body::Receiver {
-    let (mut sender, receiver) = body::channel();
-    highwire::spawn(async move {
-        for part in parts {
-            if sender.send(part).await.is_err() {
-                return;
-            }
-        }
-        sender.finish();
-    });
-    receiver
 }
 
 #[derive(serde::Serialize)]

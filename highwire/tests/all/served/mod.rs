@@ -1,7 +1,7 @@
-//! A server for a test, on a free port.
+//! A server for a test, on a free port, and a body in parts.
 
-use highwire::App;
 use highwire::server::Handle;
+use highwire::{App, body};
 
 /// Starts a server with one worker. Returns its handle and its URL.
 pub(crate) fn serve(app: App) -> (Handle, String) {
@@ -16,4 +16,18 @@ pub(crate) fn stop(handles: impl IntoIterator<Item = Handle>) {
         handle.abort();
         handle.join().expect("cannot stop");
     }
+}
+
+/// Returns a body of these parts.
+pub(crate) fn body_of<const N: usize>(parts: [&'static str; N]) -> body::Receiver {
+    let (mut sender, receiver) = body::channel();
+    highwire::spawn(async move {
+        for part in parts {
+            if sender.send(part).await.is_err() {
+                return;
+            }
+        }
+        sender.finish();
+    });
+    receiver
 }
