@@ -7,7 +7,7 @@ mod log;
 use clap::{Parser, Subcommand, ValueEnum};
 use highwire::compress::Compression;
 use highwire::proxy::{self, HealthCheck, Proxy};
-use highwire::server::{Balance, Engine, Listen, Listener};
+use highwire::server::{Balance, Engine, Listen, Listener, Timeouts};
 use highwire::tls::{ClientAuth, TlsConfig};
 use highwire::topics::Topics;
 use highwire::{App, Files, HeaderName, HeaderValue, StatusCode};
@@ -365,7 +365,7 @@ fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
 impl Serve {
     fn app(self) -> Result<(App, Running), String> {
         let proxies = self.proxies()?;
-        let upstreams_time = self.upstreams_time();
+        let handler = self.handler_time();
         let files = Files::new(self.folder);
         let files = if self.index.is_empty() { files.without_index() } else { files.index(self.index) };
         let files = if self.listing { files.listing() } else { files };
@@ -387,23 +387,23 @@ impl Serve {
         }
         let app = if has_root { App::new() } else { App::new().files("/", files) };
         let app = proxies.into_iter().fold(app, |app, (path, proxy)| app.proxy(&path, proxy));
-        let app = match upstreams_time {
-            Some(time) => app.configure(|config| config.timeouts.handler = config.timeouts.handler.max(time)),
-            None => app.configure(|config| config.timeouts.handler = Duration::ZERO),
-        };
+        let app = app.configure(|config| config.timeouts.handler = handler);
         Ok((if self.compress { app.with(Compression::new()) } else { app }, self.running))
     }
 
-    /// Returns the longest time that upstreams may take to answer a request, with all attempts. The engine must not give the
-    /// request up before. Returns `None` if they may take any time.
-    fn upstreams_time(&self) -> Option<Duration> {
-        if self.proxy.is_empty() {
-            return Some(Duration::ZERO);
+    /// Returns the engine's time limit for a request. It must not give a request up before the time of its upstreams is over, with
+    /// all attempts. Zero means no limit.
+    fn handler_time(&self) -> Duration {
+        let usual = Timeouts::default().handler;
+        match self.proxy_timeout {
+            _ if self.proxy.is_empty() => usual,
+            0 => Duration::ZERO,
+            seconds => {
+                let attempt = seconds.saturating_add(self.proxy_connect_timeout);
+                let attempts = u64::try_from(self.proxy_retries).unwrap_or(u64::MAX).saturating_add(1);
+                usual.max(Duration::from_secs(attempt.saturating_mul(attempts).saturating_add(POOL_SECONDS)))
+            }
         }
-        let attempt = self.proxy_timeout.saturating_add(self.proxy_connect_timeout);
-        let attempts = u64::try_from(self.proxy_retries).unwrap_or(u64::MAX).saturating_add(1);
-        let seconds = attempt.saturating_mul(attempts).saturating_add(POOL_SECONDS);
-        (self.proxy_timeout > 0).then(|| Duration::from_secs(seconds))
     }
 
     fn proxies(&self) -> Result<Vec<(String, Proxy)>, String> {

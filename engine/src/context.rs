@@ -29,8 +29,8 @@ pub(crate) struct Context {
     shared: Arc<Shared>,
     timers: RefCell<BTreeMap<TimerKey, Waker>>,
     tasks: RefCell<Tasks>,
-    /// The attempts to connect that the worker has not begun.
-    /// What tasks want of the worker: attempts to connect ([`crate::connect`]), of which this file knows nothing.
+    /// What tasks want of the worker and it has not begun: attempts to connect ([`crate::connect`]), of which this file knows
+    /// nothing.
     wanted: RefCell<VecDeque<Box<dyn Any>>>,
     /// True if a task may have cancelled an attempt.
     has_cancelled: Cell<bool>,

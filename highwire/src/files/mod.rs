@@ -22,6 +22,7 @@ pub(crate) mod validators;
 use crate::handler::Route;
 use crate::{Error, HeaderValue, Response, Result, StatusCode};
 use highwire_io::file::Folder;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -219,13 +220,10 @@ impl Site {
         if let Some(page) = &files.single_page {
             // Without it, most paths of the application would be 404.
             let folder_path = files.folder.display();
-            let opened = highwire_io::file::Files::open(&folder, page.as_bytes()).map_err(|error| {
+            check_page(&folder, page.as_bytes()).map_err(|error| {
                 let text = format!("cannot open the single page {page} in {folder_path}: {error}");
                 Error::System(std::io::Error::new(error.kind(), text))
             })?;
-            if highwire_io::file::File::metadata(&opened).is_folder {
-                return Err(Error::Setting(format!("the single page {page} in {folder_path} is a folder")));
-            }
         }
         let patterns = files.cache_control.iter().map(|(pattern, _)| pattern);
         if let Some(pattern) =
@@ -260,13 +258,10 @@ impl Site {
     fn tell_missing_pages(&self, folder: &Folder) {
         let pages = self.error_pages.iter().map(|(_, page)| page).chain(&self.single_page);
         for page in pages {
-            let why = match highwire_io::file::Files::open(folder, page) {
-                Ok(opened) if highwire_io::file::File::metadata(&opened).is_folder => "it is a folder".to_string(),
-                Ok(_) => continue,
-                Err(error) => error.to_string(),
-            };
-            let (page, folder) = (String::from_utf8_lossy(page), self.path.display());
-            highwire_engine::log!(Mistake, warn, "cannot open the page {page} in {folder}: {why}");
+            if let Err(error) = check_page(folder, page) {
+                let (page, folder) = (String::from_utf8_lossy(page), self.path.display());
+                highwire_engine::log!(Mistake, warn, "cannot open the page {page} in {folder}: {error}");
+            }
         }
     }
 
@@ -275,6 +270,15 @@ impl Site {
         let is_it = |known: &str| ending.is_some_and(|ending| ending.eq_ignore_ascii_case(known.as_bytes()));
         let own = self.media_types.iter().find(|(known, _)| is_it(known));
         own.map_or_else(|| HeaderValue::from_static(media_type::of(path)), |(_, media_type)| media_type.clone())
+    }
+}
+
+/// Returns an error if a page cannot be opened, or is a folder. May wait for the disk.
+fn check_page(folder: &Folder, page: &[u8]) -> std::io::Result<()> {
+    let opened = highwire_io::file::Files::open(folder, page)?;
+    match highwire_io::file::File::metadata(&opened).is_folder {
+        true => Err(std::io::Error::new(ErrorKind::IsADirectory, "it is a folder")),
+        false => Ok(()),
     }
 }
 

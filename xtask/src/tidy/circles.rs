@@ -1,6 +1,6 @@
 //! The check `circles`: files of a crate that import one another, directly or through others.
 //!
-//! An import is a path that begins with `crate`, `self` or `super`, in a `use` or in code, but not in tests. It leads to the
+//! An import is the path of a `use`, or one in code that begins with `crate`, `self` or `super`, but not in tests. It leads to the
 //! file that defines the first name behind the module; re-exports (`pub use`) are followed and are no imports themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
