@@ -279,7 +279,7 @@ pub(crate) struct Setup {
 }
 
 impl Takeover for Setup {
-    fn is_lost(&self) {
+    fn lose(&self) {
         self.link.close();
     }
 }

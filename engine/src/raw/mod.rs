@@ -45,8 +45,8 @@ impl Switch {
 
 /// What makes the connection of a raw stream one of another protocol, once its task no longer needs the bytes.
 pub(crate) trait Takeover: Any + fmt::Debug {
-    /// The connection has ended before.
-    fn is_lost(&self);
+    /// Gives up, because the connection has ended before.
+    fn lose(&self);
 }
 
 /// The number of waiting bytes in one direction of a tunnel at which the sender must wait until the receiver takes
@@ -294,7 +294,7 @@ impl Raw {
         if why == Ended::Broken
             && let Some(setup) = self.waiting.as_mut().and_then(|waiting| waiting.setup.take())
         {
-            setup.is_lost();
+            setup.lose();
         }
         self.wake();
     }
@@ -485,7 +485,7 @@ impl RawStream {
         drop(self);
         let mut raw = raw.borrow_mut();
         if raw.is_broken() {
-            return setup.is_lost();
+            return setup.lose();
         }
         (raw.reader_gone, raw.writer_gone) = (false, false);
         if !received.is_empty() {
