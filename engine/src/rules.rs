@@ -7,9 +7,9 @@ use highwire_proto::Limits;
 use highwire_proto::h2::Bounds;
 use std::time::Duration;
 
-/// The largest initial window of a stream on a server. Most forms and API calls fit into it. With the default of 128
-/// streams, all first windows together have half a megabyte.
-const FIRST_WINDOW: u32 = 4 * 1024;
+/// The largest initial window of a stream on a server. A client that may send 65,535 bytes before it knows our SETTINGS
+/// never has to wait for the window to become positive again, which some clients cannot.
+const FIRST_WINDOW: u32 = 64 * 1024;
 
 /// The timeouts in ticks and the limits that apply to a connection. A worker lends the server's rules to its
 /// connections, and to a connection that we have opened those of its client.
@@ -33,8 +33,8 @@ pub(crate) struct Rules {
     pub(crate) parser: Limits,
     /// The limits of HTTP/2. Its `stream_window` is the initial window.
     pub(crate) http2: Bounds,
-    /// The number of bytes by which the window of a stream is widened for a body or a tunnel.
-    pub(crate) wider: u32,
+    /// The number of bytes to which the window of a stream is widened for a body or a tunnel.
+    pub(crate) stream_window: u32,
     /// The most bytes of a body that are received and dropped on a client's connection; `None` on a server's, where the
     /// service decides.
     pub(crate) unread_body_bytes: Option<u64>,
@@ -43,14 +43,13 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Returns the rules of a server with these settings. The initial window of a stream is small, because a peer can
+    /// Returns the rules of a server with these settings. The initial window of a stream has a limit, because a peer can
     /// fill the windows of all its streams before any of the bodies is complete.
     pub(crate) fn of_server(config: &Config) -> Rules {
         let first_window = config.http2.stream_window.min(FIRST_WINDOW);
         Rules {
-            wider: config.http2.stream_window - first_window,
-            http2: Bounds { stream_window: first_window, ..config.http2 },
-            ..Rules::new(&config.timeouts, &config.parser, config.http2)
+            stream_window: config.http2.stream_window,
+            ..Rules::new(&config.timeouts, &config.parser, Bounds { stream_window: first_window, ..config.http2 })
         }
     }
 
@@ -69,8 +68,8 @@ impl Rules {
             least_body: timeouts.least_body(),
             least_taken: timeouts.least_taken(),
             parser: parser.clone(),
+            stream_window: http2.stream_window,
             http2,
-            wider: 0,
             unread_body_bytes: None,
             streams: 0,
         }

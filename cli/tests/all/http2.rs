@@ -1,16 +1,16 @@
-//! Tests `highwire demo` over HTTP/2 with third-party clients: curl, nghttp, h2load, Node.js and Go, on both engines
+//! Tests `highwire demo` over HTTP/2 with third-party clients: curl, nghttp, h2load, Node.js, Go and httpx, on both engines
 //! that support HTTP/2. All use cleartext with prior knowledge, and all but curl also TLS; `tls.rs` tests curl under
 //! TLS.
 //!
 //! Needs a real kernel, because the clients are separate programs.
 
 use crate::demo::Demo;
-use crate::programs::{Folder, not_run, on_every_engine, output, output_text, program, random_bytes};
+use crate::programs::{Folder, not_run, on_every_engine, output, output_text, program, python_with, random_bytes};
 use std::path::{Path, PathBuf};
 
 on_every_engine! {
     uring, readiness:
-    [curl_asks_every_route, curl_uploads_and_downloads, curl_keeps_its_connection, nghttp, h2load, node, go,
+    [curl_asks_every_route, curl_uploads_and_downloads, curl_keeps_its_connection, nghttp, h2load, node, go, httpx,
      both_protocols_share_a_port]
 }
 
@@ -297,6 +297,32 @@ fn go(engine: &str) {
     output(&program, &["build", "-o", &built, &source]);
     for (root, _) in both(&demo) {
         assert_eq!(output_text(Path::new(&built), &[&root]), "done\n", "{root}");
+    }
+}
+
+/// httpx sends as much as RFC 9113 lets it before it reads our SETTINGS, and fails if these make a window negative.
+const HTTPX: &str = r#"
+import httpx, sys
+options = dict(http1=False, http2=True, verify=False, timeout=30, trust_env=False)
+
+def check(answer, body):
+    assert (answer.status_code, answer.http_version) == (200, "HTTP/2"), answer
+    assert answer.content == body, (len(answer.content), len(body))
+
+for size in (1000, 65535, 65536, 70000, 1000000):
+    body = b"x" * size
+    # The upload is the first request of its connection, then the second one.
+    with httpx.Client(**options) as client:
+        for _ in range(2):
+            check(client.post(sys.argv[1] + "/body", content=body), body)
+print("done")
+"#;
+
+fn httpx(engine: &str) {
+    let Some(python) = python_with("httpx, h2") else { return };
+    let Some(demo) = Demo::start(engine, &BOTH) else { return };
+    for (root, _) in both(&demo) {
+        assert_eq!(output_text(&python, &["-c", HTTPX, &root]), "done\n", "{root}");
     }
 }
 

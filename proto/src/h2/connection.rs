@@ -8,7 +8,7 @@
 use super::budget::{Budget, Kind};
 use super::data::Incoming;
 use super::fields::MOST_LIST_BYTES;
-use super::flow::{ReceiveWindow, SendWindow};
+use super::flow::{InitialWindow, ReceiveWindow, SendWindow};
 use super::frame::{self, Code, FRAME_BYTES, FrameHead, HEAD_BYTES, PREFACE, flag, kind};
 use super::section::Block;
 use super::settings::{FIRST_WINDOW, Ours, Peer};
@@ -163,10 +163,9 @@ pub struct Connection {
     /// True after a server's GOAWAY, until every stream of ours that it leaves unprocessed has been removed and reported
     /// as refused.
     pub(super) unserved: bool,
-    /// True if the peer has acknowledged our settings. Until then it may use the initial values of RFC 9113 section
-    /// 6.5.2.
-    pub(super) acknowledged: bool,
-    /// The number of bytes of the connection's window that were used up before the acknowledgement.
+    /// The windows of the peer's streams, of which it may use those before our SETTINGS until it acknowledges them.
+    pub(super) initial_window: InitialWindow,
+    /// The number of bytes of the connection's window that were used up while an acknowledgement was due.
     pub(super) unknown_used: u32,
 }
 
@@ -202,7 +201,7 @@ impl Connection {
             going: None,
             receive: ReceiveWindow::new(bounds.connection_window.max(FIRST_WINDOW)).with_steady_steps(),
             decoder: hpack::Decoder::new(hpack::DEFAULT_TABLE_BYTES),
-            acknowledged: false,
+            initial_window: InitialWindow::new(bounds.stream_window),
             unknown_used: 0,
             phase: if role == Role::Server { Phase::Preface } else { Phase::FirstSettings },
             incoming: None,

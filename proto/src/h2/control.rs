@@ -67,16 +67,15 @@ impl Connection {
         if head.has(flag::ACK) {
             return match payload.len() {
                 0 => {
-                    match core::mem::replace(&mut self.acknowledged, true) {
-                        true => self.count(Kind::Settings)?,
-                        false => {
-                            self.decoder.set_most_table_bytes(self.ours.table_bytes);
-                            let window = self.ours.window;
-                            self.streams.each().for_each(|stream| stream.receive.settings_known(window));
-                            let used = core::mem::take(&mut self.unknown_used);
-                            self.used_of_connection(used, out);
-                        }
-                    }
+                    let Some(less) = self.initial_window.acknowledge() else {
+                        self.count(Kind::Settings)?;
+                        return Ok(None);
+                    };
+                    // All our SETTINGS have the same table size, so that this changes nothing after the first ones.
+                    self.decoder.set_most_table_bytes(self.ours.table_bytes);
+                    self.streams.each().for_each(|(_, stream)| stream.receive.settings_known(less));
+                    let used = core::mem::take(&mut self.unknown_used);
+                    self.used_of_connection(used, out);
                     Ok(None)
                 }
                 _ => Err(failure(Code::FrameSize, "an acknowledgement of SETTINGS has content")),
@@ -93,7 +92,7 @@ impl Connection {
         self.encoder.set_most_table_bytes(self.peer.least_table_bytes);
         self.encoder.set_most_table_bytes(self.peer.table_bytes);
         let change = i64::from(self.peer.window) - i64::from(before);
-        if change != 0 && !self.streams.each().all(|stream| stream.send.grow(change)) {
+        if change != 0 && !self.streams.each().all(|(_, stream)| stream.send.grow(change)) {
             return Err(failure(Code::FlowControl, "a stream's window is too large"));
         }
         FrameHead { length: 0, kind: kind::SETTINGS, flags: flag::ACK, stream: 0 }.write(out);

@@ -4,9 +4,9 @@
 use super::budget::Kind;
 use super::connection::{Connection, Event, Failure, Lent, failure};
 use super::frame::{self, Code, FrameHead, HEAD_BYTES, flag, kind};
-use super::settings::FIRST_WINDOW;
+use super::settings::Ours;
 use super::state::Step;
-use super::streams::StreamRef;
+use super::streams::{Stream, StreamRef};
 use crate::Role;
 use alloc::vec::Vec;
 
@@ -202,6 +202,39 @@ impl Connection {
         }
     }
 
+    /// Widens a stream's window to `size` bytes, unless it is at least as large. See [`widen`](Self::widen).
+    pub fn widen_to(&mut self, stream: StreamRef, size: u32, out: &mut Vec<u8>) {
+        if let Some((now, _)) = self.stream_window(stream) {
+            self.widen(stream, size.saturating_sub(now), out);
+        }
+    }
+
+    /// Gives the streams that the peer begins from now on windows of `size` bytes, in place of
+    /// [`Bounds::stream_window`](super::Bounds::stream_window). The windows of the present streams stay as they are. Until the
+    /// peer has acknowledged that, it may use the window from before, and gets no bytes of the connection's window back. Returns
+    /// false, without a change, if new streams have no larger window, if the peer has not acknowledged two earlier SETTINGS, or if a
+    /// window would be too large meanwhile.
+    pub fn narrow_streams(&mut self, size: u32, out: &mut Vec<u8>) -> bool {
+        let (before, mut narrowed) = (self.initial_window.last(), self.initial_window);
+        if !narrowed.narrow(size) {
+            return false;
+        }
+        // SETTINGS narrow the windows of the present streams too (RFC 9113 section 6.9.2). Each is widened before that, so that none
+        // becomes negative, with which some clients cannot deal.
+        let less = before - size;
+        let receives = |stream: &Stream| stream.state.after(Step::Receive).is_some();
+        if self.streams.each().any(|(_, stream)| receives(stream) && stream.receive.compensated(less).is_none()) {
+            return false;
+        }
+        for (number, stream) in self.streams.each().filter(|(_, stream)| receives(stream)) {
+            stream.receive = stream.receive.compensated(less).unwrap_or(stream.receive);
+            frame::write_window_update(number, less, out);
+        }
+        self.initial_window = narrowed;
+        Ours::write_window(size, out);
+        true
+    }
+
     /// Widens the connection's window by `bytes`, until a call of [`narrow_connection`](Self::narrow_connection). Returns
     /// false, without a change, if the window would be too large.
     pub fn widen_connection(&mut self, bytes: u32, out: &mut Vec<u8>) -> bool {
@@ -236,7 +269,7 @@ impl Connection {
     /// send before the window is widened or used-up bytes are given back. Returns `None` if the peer's direction has ended.
     pub fn stream_window(&mut self, stream: StreamRef) -> Option<(u32, Option<u64>)> {
         // The peer takes the difference back when it sees our settings.
-        let more = if self.acknowledged { 0 } else { FIRST_WINDOW.saturating_sub(self.ours.window) };
+        let more = self.initial_window.most() - self.initial_window.last();
         let found = self.streams.get(stream).filter(|found| found.state.after(Step::Receive).is_some())?;
         let open = i64::from(found.receive.left()) - i64::from(more);
         let lacks = |left: u64| i64::try_from(left).unwrap_or(i64::MAX).saturating_sub(open).max(0) as u64;
@@ -251,7 +284,7 @@ impl Connection {
     /// Returns true if the connection's window lets the peer send body bytes, or if the peer has not yet acknowledged
     /// our settings, which may open the window.
     pub fn may_receive(&self) -> bool {
-        !self.acknowledged || !self.receive.is_closed()
+        !self.initial_window.is_acknowledged() || !self.receive.is_closed()
     }
 
     /// Returns true if a stream's own window lets the peer send more of its body.
@@ -260,10 +293,10 @@ impl Connection {
     }
 
     pub(super) fn used_of_connection(&mut self, bytes: u32, out: &mut Vec<u8>) {
-        if !self.acknowledged {
-            // A peer that has not acknowledged our settings may use the initial window of RFC 9113 section 6.9.2 on
-            // every stream, even if ours is smaller. The connection's window is not refilled until then, so that it
-            // bounds all streams together.
+        if !self.initial_window.is_acknowledged() {
+            // A peer that has not acknowledged our settings may use the initial window from before on every stream (RFC
+            // 9113 section 6.9.2), even if ours is smaller. The connection's window is not refilled until then, so that
+            // it bounds all streams together.
             self.unknown_used += bytes;
             return;
         }

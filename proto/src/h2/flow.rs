@@ -37,6 +37,64 @@ impl SendWindow {
     }
 }
 
+/// The initial windows of the peer's streams by our SETTINGS, of which the peer may not know the last ones yet (RFC 9113 section
+/// 6.9.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct InitialWindow {
+    /// The window of the last SETTINGS that the peer has acknowledged, or the value before all SETTINGS.
+    known: u32,
+    /// The windows of the SETTINGS that the peer has not acknowledged, the oldest first.
+    sent: [Option<u32>; 2],
+}
+
+impl InitialWindow {
+    /// Creates the value for a connection whose first SETTINGS have this window.
+    pub(super) const fn new(first: u32) -> InitialWindow {
+        InitialWindow { known: FIRST_WINDOW, sent: [Some(first), None] }
+    }
+
+    /// Returns the window of a stream that a peer begins when it knows all our SETTINGS.
+    #[inline]
+    pub(super) fn last(self) -> u32 {
+        self.sent[1].or(self.sent[0]).unwrap_or(self.known)
+    }
+
+    /// Returns the largest window of a stream that the peer may begin now.
+    #[inline]
+    pub(super) fn most(self) -> u32 {
+        self.sent.into_iter().flatten().fold(self.known, u32::max)
+    }
+
+    /// Returns true if the peer has acknowledged all our SETTINGS.
+    #[inline]
+    pub(super) fn is_acknowledged(self) -> bool {
+        self.sent[0].is_none()
+    }
+
+    /// Records that SETTINGS with a smaller window are sent. Returns false, without a change, if the window is not smaller or
+    /// the peer has not acknowledged two earlier ones.
+    #[must_use]
+    pub(super) fn narrow(&mut self, window: u32) -> bool {
+        let next = match self.sent {
+            _ if window >= self.last() => return false,
+            [None, _] => &mut self.sent[0],
+            [_, None] => &mut self.sent[1],
+            _ => return false,
+        };
+        *next = Some(window);
+        true
+    }
+
+    /// Records an acknowledgement. Returns the number of bytes by which the windows of all streams are smaller from now on, or
+    /// `None` if the peer had acknowledged all.
+    pub(super) fn acknowledge(&mut self) -> Option<u32> {
+        let most = self.most();
+        self.known = self.sent[0]?;
+        self.sent = [self.sent[1], None];
+        Some(most - self.most())
+    }
+}
+
 /// The window for the bytes that we let the peer send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReceiveWindow {
@@ -64,16 +122,21 @@ impl ReceiveWindow {
         ReceiveWindow { step: self.size / 2, ..self }
     }
 
-    /// Creates a window for a peer that may not know its size yet (RFC 9113 section 6.9.2).
-    pub(super) const fn before_settings(size: u32) -> ReceiveWindow {
-        let left = if size < FIRST_WINDOW { FIRST_WINDOW } else { size };
-        ReceiveWindow { left: left as i32, used: 0, size, owed: 0, step: u32::MAX }
+    /// Creates the window of a stream that the peer has just begun.
+    pub(super) fn of_stream(initial: InitialWindow) -> ReceiveWindow {
+        ReceiveWindow { left: initial.most() as i32, ..ReceiveWindow::new(initial.last()) }
     }
 
-    /// Takes back the bytes that `before_settings` allowed beyond the initial window, because the peer has acknowledged our
-    /// settings. `left` may become negative.
-    pub(super) fn settings_known(&mut self, size: u32) {
-        self.left -= FIRST_WINDOW.saturating_sub(size) as i32;
+    /// Takes back `bytes` that the peer could use before it knew our settings. `left` may become negative.
+    pub(super) fn settings_known(&mut self, bytes: u32) {
+        self.left -= bytes as i32;
+    }
+
+    /// Returns the window with `bytes` more that the peer may send, which [`settings_known`](Self::settings_known) will take back: the
+    /// size stays. Returns `None` if the window would be too large until then.
+    pub(super) fn compensated(self, bytes: u32) -> Option<ReceiveWindow> {
+        let left = self.left.checked_add(i32::try_from(bytes).ok()?)?;
+        Some(ReceiveWindow { left, ..self })
     }
 
     /// Widens the window by `bytes`. Returns the increment for a WINDOW_UPDATE, which is less if the window was narrowed
@@ -168,15 +231,49 @@ mod tests {
 
     #[test]
     fn a_window_that_settings_reduce_may_be_negative_until_it_is_given_back() {
-        let mut window = ReceiveWindow::before_settings(16_384);
+        let mut initial = InitialWindow::new(16_384);
+        let mut window = ReceiveWindow::of_stream(initial);
         assert!(window.receive(60_000));
-        window.settings_known(16_384);
+        assert_eq!(initial.acknowledge(), Some(49_151));
+        window.settings_known(49_151);
         assert!(window.is_closed() && !window.receive(1) && window.receive(0));
         // 65,535 - 60,000 - 49,151 + 60,000 = 16,384, which is the whole window, because all sent bytes are used up.
         assert_eq!(window.use_up(60_000), Some(60_000));
         assert!(window.receive(16_384) && !window.receive(1));
         assert!(window.widen(10) == Some(10) && window.receive(10) && !window.receive(1));
         assert_eq!(window.widen(LARGEST_WINDOW), None);
+    }
+
+    #[test]
+    fn the_initial_window_is_the_largest_that_the_peer_may_know() {
+        let mut initial = InitialWindow::new(65_536);
+        assert_eq!((initial.last(), initial.most(), initial.is_acknowledged()), (65_536, 65_536, false));
+        assert!(initial.narrow(4_096) && !initial.narrow(4_096), "only a smaller one is announced");
+        assert_eq!((initial.last(), initial.most()), (4_096, 65_536));
+        assert!(!initial.narrow(1), "at most two SETTINGS wait for their acknowledgements");
+        assert_eq!((initial.acknowledge(), initial.most(), initial.is_acknowledged()), (Some(0), 65_536, false));
+        assert_eq!((initial.acknowledge(), initial.most(), initial.is_acknowledged()), (Some(61_440), 4_096, true));
+        assert_eq!(initial.acknowledge(), None);
+        assert!(initial.narrow(10));
+        assert_eq!((initial.acknowledge(), initial.last()), (Some(4_086), 10));
+        // A small one from the start is not known to a peer that has not acknowledged it.
+        let mut initial = InitialWindow::new(1_000);
+        assert_eq!((initial.last(), initial.most()), (1_000, 65_535));
+        assert!(initial.narrow(100));
+        assert_eq!((initial.acknowledge(), initial.acknowledge()), (Some(64_535), Some(900)));
+    }
+
+    #[test]
+    fn a_compensated_window_is_as_before_when_the_peer_knows_the_smaller_one() {
+        let mut initial = InitialWindow::new(65_536);
+        let mut window = ReceiveWindow::of_stream(initial);
+        assert!(initial.narrow(4_096) && window.receive(60_000));
+        window = window.compensated(61_440).expect("a small window");
+        while let Some(less) = initial.acknowledge() {
+            window.settings_known(less);
+        }
+        assert_eq!((window.left(), window.size()), (5_536, 65_536));
+        assert_eq!(window.compensated(LARGEST_WINDOW), None);
     }
 
     #[test]

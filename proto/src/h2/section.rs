@@ -208,16 +208,12 @@ impl Connection {
     /// Begins a stream.
     pub(super) fn begin(&mut self, number: u32, method: Method, priority: Priority) -> StreamRef {
         let state = State::Idle.after(Step::Begin).unwrap_or(State::Open);
-        let receive = match self.acknowledged {
-            true => ReceiveWindow::new(self.ours.window),
-            false => ReceiveWindow::before_settings(self.ours.window),
-        };
         self.streams.insert(
             number,
             Stream {
                 state,
                 send: SendWindow::new(self.peer.window),
-                receive,
+                receive: ReceiveWindow::of_stream(self.initial_window),
                 announced: None,
                 promised: None,
                 priority,

@@ -94,6 +94,12 @@ pub(super) struct Ours {
 }
 
 impl Ours {
+    /// Writes a SETTINGS frame that changes only the initial window of the peer's streams.
+    pub(super) fn write_window(window: u32, out: &mut Vec<u8>) {
+        FrameHead { length: 6, kind: kind::SETTINGS, flags: 0, stream: 0 }.write(out);
+        write_entry(name::INITIAL_WINDOW_SIZE, window, out);
+    }
+
     pub(super) fn write(self, out: &mut Vec<u8>) {
         let common = [
             (name::HEADER_TABLE_SIZE, self.table_bytes),
@@ -110,11 +116,15 @@ impl Ours {
         let own: &[(u16, u32)] = if self.is_server { &server } else { &client };
         let length = 6 * (common.len() + own.len()) as u32;
         FrameHead { length, kind: kind::SETTINGS, flags: 0, stream: 0 }.write(out);
-        for (name, value) in common.iter().chain(own) {
-            out.extend_from_slice(&name.to_be_bytes());
-            out.extend_from_slice(&value.to_be_bytes());
+        for &(name, value) in common.iter().chain(own) {
+            write_entry(name, value, out);
         }
     }
+}
+
+fn write_entry(name: u16, value: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(&name.to_be_bytes());
+    out.extend_from_slice(&value.to_be_bytes());
 }
 
 #[cfg(test)]

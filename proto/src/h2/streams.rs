@@ -171,8 +171,9 @@ impl Streams {
         self.ended.iter().rev().find(|(other, _)| *other == number).map(|&(_, end)| end)
     }
 
-    pub(super) fn each(&mut self) -> impl Iterator<Item = &mut Stream> {
-        self.streams.iter_mut().flatten()
+    /// Returns the streams in progress with their numbers.
+    pub(super) fn each(&mut self) -> impl Iterator<Item = (u32, &mut Stream)> {
+        self.numbers.iter().zip(&mut self.streams).filter_map(|(&number, stream)| Some((number, stream.as_mut()?)))
     }
 
     pub(super) fn refs(&self) -> impl Iterator<Item = StreamRef> {

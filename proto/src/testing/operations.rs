@@ -56,6 +56,10 @@ struct Side {
     /// The current second.
     second: u32,
     failed: bool,
+    /// The window of a stream that the peer begins when it knows all SETTINGS of this side.
+    stream_window: u32,
+    /// True if SETTINGS were injected.
+    has_injected: bool,
 }
 
 /// The unread operations of an input.
@@ -121,6 +125,8 @@ impl Side {
             held: Vec::new(),
             second: 0,
             failed: false,
+            stream_window: bounds.stream_window,
+            has_injected: false,
         }
     }
 
@@ -299,8 +305,8 @@ impl Side {
         let setting = |name: u8, value: u32| [&[0, name][..], &value.to_be_bytes()].concat();
         let (kind, stream, payload) = match kind & 7 {
             0 => (6, 0, [7; 8].to_vec()),
-            1 => (4, 0, setting(4, value.min(self.bounds.stream_window))),
-            2 => (4, 0, setting(4, self.bounds.stream_window)),
+            1 => (4, 0, setting(4, value.min(self.stream_window))),
+            2 => (4, 0, setting(4, self.stream_window)),
             3 => (4, 0, setting(1, value.min(self.bounds.table_bytes))),
             4 => (4, 0, [setting(1, 0), setting(1, self.bounds.table_bytes)].concat()),
             5 if self.role == Role::Client => (16, 0, [&value.max(1).to_be_bytes()[..], b"u=1, i"].concat()),
@@ -309,10 +315,24 @@ impl Side {
             _ => (2, value | 1, (value & !1).to_be_bytes().into_iter().chain([0]).collect()),
         };
         if !self.failed {
+            self.has_injected |= kind == 4;
             self.out.extend_from_slice(&(payload.len() as u32).to_be_bytes()[1..]);
             self.out.extend([kind, 0]);
             self.out.extend(stream.to_be_bytes());
             self.out.extend(payload);
+        }
+    }
+
+    /// Narrows the windows of the streams that the peer begins from now on. The peer's acknowledgements of injected SETTINGS
+    /// would count as those of these.
+    fn narrow(&mut self, size: u32) {
+        if self.failed || self.has_injected {
+            return;
+        }
+        let before = self.out.len();
+        match self.connection.narrow_streams(size, &mut self.out) {
+            true => self.stream_window = size,
+            false => assert_eq!(self.out.len(), before, "nothing is sent"),
         }
     }
 
@@ -368,6 +388,7 @@ impl Pair {
                 side.connection.fail(Failure { code: Code::Internal, text: "" }, &mut side.out);
                 side.failed = true;
             }
+            (15, _) => side.narrow(u32::from(second) * 16 + 1),
             _ => self.deliver(at, usize::MAX),
         }
     }
@@ -462,13 +483,13 @@ impl Pair {
         // half of a window.
         client.ask(1, 0);
         let Some(stream) = client.pick(0) else { return };
-        let least = |bounds: Bounds| {
-            let whole = bounds.connection_window.max(FIRST_WINDOW);
-            bounds.stream_window.min(whole - whole / 2) as usize
+        let least = |side: &Side| {
+            let whole = side.bounds.connection_window.max(FIRST_WINDOW);
+            side.stream_window.min(whole - whole / 2) as usize
         };
         let capacity = client.connection.capacity(stream);
-        assert!(capacity >= least(server.bounds), "the server's windows allow only {capacity} bytes");
-        let least = least(client.bounds);
+        assert!(capacity >= least(server), "the server's windows allow only {capacity} bytes");
+        let least = least(client);
         self.deliver(0, usize::MAX);
         let server = &mut self.sides[1];
         let capacity = server.pick(0).map(|stream| server.connection.capacity(stream));

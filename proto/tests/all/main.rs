@@ -15,5 +15,6 @@ mod http2 {
     mod errors;
     mod exchanges;
     mod h2_crate;
+    mod narrowing;
     mod tunnels;
 }

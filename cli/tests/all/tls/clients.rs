@@ -5,7 +5,7 @@
 //! Needs a real kernel, because the clients are separate programs.
 
 use crate::demo::Demo;
-use crate::programs::{Folder, attempt, not_run, on_every_engine, output_text, program, random_bytes};
+use crate::programs::{Folder, attempt, not_run, on_every_engine, output_text, program, python_with, random_bytes};
 use crate::site::Site;
 use crate::site::tls_peer::{Authority, Pem};
 use sha2::{Digest, Sha256};
@@ -276,12 +276,7 @@ print("done")
 "#;
 
 fn httpx(engine: &str) {
-    // Debian's packages are for Debian's Python, which may not be the first in PATH.
-    let pythons = program(&["python3"]).into_iter().chain([PathBuf::from("/usr/bin/python3")]);
-    let has_both = |python: &PathBuf| python.is_file() && attempt(python, &["-c", "import httpx, h2"], b"").0;
-    let Some(python) = pythons.into_iter().find(has_both) else {
-        return not_run("httpx or h2 for Python is not installed");
-    };
+    let Some(python) = python_with("httpx, h2") else { return };
     let site = Site::new();
     let Some(demo) = site.start(engine, &[]) else { return };
     assert_eq!(output_text(&python, &["-c", HTTPX, &demo.tls_url(""), &site.file("ca.pem")]), "done\n");

@@ -105,7 +105,7 @@ impl Carrier for H2<'_, '_> {
     /// Keeps the stream's bytes for a tunnel that the handler may accept.
     fn connect(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
         self.transport.connect_http2(self.http2, self.stream, worker);
-        self.http2.http.widen(self.stream, worker.rules.wider, &mut self.out.queue.output);
+        self.http2.http.widen_to(self.stream, worker.rules.stream_window, &mut self.out.queue.output);
         true
     }
 
@@ -135,7 +135,7 @@ impl Carrier for H2<'_, '_> {
                 // A handler that takes a part wakes the stream's task, which then credits the peer.
                 active.exchange.incoming.wake_for_taken(true);
                 // The connection's window limits the number of bytes that wait for all handlers together.
-                self.http2.http.widen(self.stream, worker.rules.wider, &mut self.out.queue.output);
+                self.http2.http.widen_to(self.stream, worker.rules.stream_window, &mut self.out.queue.output);
             }
         }
     }

@@ -1,10 +1,11 @@
 //! Limits the number of body bytes that a peer may send on one HTTP/2 connection for request bodies that the server
 //! collects whole.
 //!
-//! Each stream begins with a small window, which is usually widened when its body begins. The oldest
-//! body gets credit for all its received bytes, so that at least one body can make progress. The others share at most
-//! [`UNFINISHED_BYTES`], and wait if these are used up. The limit applies to granted bytes and not to received ones,
-//! because a peer may use all its windows at once.
+//! The oldest body gets credit for all its received bytes, so that at least one body can make progress. The others share at
+//! most [`UNFINISHED_BYTES`], and wait if these are used up. The limit applies to granted bytes and not to received ones,
+//! because a peer may use all its windows at once. Streams begin with a wide window, so that a client far away need not wait
+//! for the first answer. From when another one would exceed the limit, the streams of the connection begin with a small window,
+//! which is widened when the body begins and the limit allows.
 
 use super::streams::Http2;
 use crate::connection::out::Out;
@@ -17,6 +18,10 @@ use std::rc::Rc;
 /// The most bytes that one connection may be granted for bodies that are collected whole, besides the oldest body. The
 /// oldest body has no such limit, so that it can make progress.
 const UNFINISHED_BYTES: usize = 1024 * 1024;
+
+/// The initial window of a stream on a connection with many unfinished bodies. Most forms and API calls fit into it. With the default of
+/// 128 streams, all together have half a megabyte.
+const NARROW_WINDOW: u32 = 4 * 1024;
 
 /// The same limit on a crowded worker. As the charge for all peers approaches [`CROWDED_BYTES`], the limit shrinks from
 /// [`UNFINISHED_BYTES`] to this.
@@ -76,11 +81,14 @@ impl Http2 {
         worker: &WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        let first = worker.rules.http2.stream_window as usize;
+        let first = self.http.stream_window(stream).map_or(NARROW_WINDOW, |(size, _)| size) as usize;
         self.collecting.push_back(stream);
         self.granted.add(first);
         if let Some(active) = self.get(stream) {
             active.granted = first;
+        }
+        if self.others_granted() + first > self.most_granted(worker) {
+            self.http.narrow_streams(NARROW_WINDOW, &mut out.queue.output);
         }
         self.grant(stream, worker, out);
     }
@@ -112,6 +120,19 @@ impl Http2 {
         }
     }
 
+    /// Returns the number of bytes that are granted to all bodies but the oldest one.
+    fn others_granted(&mut self) -> usize {
+        let first = self.collecting.front().copied();
+        self.granted.own - first.and_then(|first| self.get(first)).map_or(0, |active| active.granted)
+    }
+
+    /// Returns the most bytes that may be granted to all bodies but the oldest one.
+    fn most_granted(&self, worker: &WorkerContext<impl Service>) -> usize {
+        // What peers far away may send ahead has a bound of its own.
+        let charged = worker.share.charged().saturating_sub(self.ahead.in_all());
+        unfinished_bytes(charged.max(self.granted.in_all()))
+    }
+
     /// Lets the peer send more of a body that is collected whole: as many bytes as it has sent since the last grant
     /// and, with the first grant, the bytes that widen the stream's window. Does nothing if the limit has no room for
     /// them, unless this is the oldest body.
@@ -121,16 +142,15 @@ impl Http2 {
         worker: &WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        let wider = worker.rules.wider;
         let (was_closed, arrived) = (!self.http.may_receive_on(stream), self.arrived);
         let first = self.collecting.front().copied();
-        // What peers far away may send ahead has a bound of its own.
-        let charged = worker.share.charged().saturating_sub(self.ahead.in_all());
-        let most = unfinished_bytes(charged.max(self.granted.all.get()));
-        let firsts = first.and_then(|first| self.get(first)).map_or(0, |active| active.granted);
-        let others = self.granted.own - firsts;
+        let (others, most) = (self.others_granted(), self.most_granted(worker));
+        let Some(is_widened) = self.get(stream).map(|active| active.is_widened) else { return };
+        let wider = match self.http.stream_window(stream) {
+            Some((size, _)) if !is_widened => worker.rules.stream_window.saturating_sub(size),
+            _ => 0,
+        };
         let Some(active) = self.get(stream) else { return };
-        let wider = if active.is_widened { 0 } else { wider };
         let more = active.given + wider as usize;
         if first != Some(stream) && others + more > most {
             return;

@@ -6,7 +6,9 @@ use crate::peer::{Play, SECOND, Weather, in_all_weathers};
 use highwire::App;
 use highwire::middleware::{Next, from_fn};
 use highwire_proto::h2::Bounds;
-use testkit::frames::{self, ACK, DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame, window_update};
+use testkit::frames::{
+    self, ACK, DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, WINDOW_UPDATE, frame, window_update,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -129,6 +131,64 @@ fn a_client_that_never_acknowledges_settings_has_a_deadline_for_its_bodies() {
     }
     play.settle(true);
     assert!(play.worker.account() < 64_000, "{} bytes are held after 80 s of silence", play.worker.account());
+}
+
+/// Returns the initial windows of streams that the server has announced so far, in bytes.
+fn announced_windows(received: &[u8]) -> Vec<u32> {
+    let settings = frames::frames(received).into_iter().filter(|frame| (frame.0, frame.1) == (SETTINGS, 0));
+    let entries = settings.flat_map(|frame| frame.3.chunks_exact(6));
+    entries.filter(|entry| entry[..2] == [0, 4]).map(|entry| frames::number(&entry[2..])).collect()
+}
+
+#[test]
+fn many_unfinished_bodies_narrow_the_windows_of_new_streams_once() {
+    let mut play = plain::Play::new(app());
+    play.send(&opening(true));
+    // Bodies that are complete do not count.
+    for stream in (1..40).step_by(2) {
+        play.send(&[post(stream), frame(DATA, END_STREAM, stream, b"abc")].concat());
+    }
+    // The oldest body does not count. A quarter of 16 MiB, at most 1 MiB, is for the others: 15 with 64 KiB each leave room for
+    // one more.
+    for stream in (41..73).step_by(2) {
+        play.send(&post(stream));
+    }
+    assert_eq!(announced_windows(&play.received), [64 * 1024]);
+    for stream in (73..120).step_by(2) {
+        play.send(&post(stream));
+    }
+    assert_eq!(announced_windows(&play.received), [64 * 1024, 4 * 1024]);
+}
+
+#[test]
+fn a_client_that_never_acknowledges_the_second_settings_holds_little() {
+    let mut play = plain::Play::new(app());
+    play.send(&opening(true));
+    let idle = play.worker.account();
+    for stream in (1..100).step_by(2) {
+        play.send(&post(stream));
+    }
+    assert_eq!(announced_windows(&play.received).len(), 2);
+    // The client uses the wide windows of all streams as far as the connection's window allows.
+    let mut left: u32 = 65_535;
+    let updates = |play: &plain::Play| {
+        let frames = frames::frames(&play.received);
+        let own = frames.iter().filter(|frame| (frame.0, frame.2) == (WINDOW_UPDATE, 0));
+        own.map(|frame| frames::number(frame.3)).sum::<u32>()
+    };
+    left += updates(&play);
+    for stream in (1..100).step_by(2) {
+        for _ in 0..4 {
+            let part = left.min(16_000);
+            play.send(&frame(DATA, 0, stream, &vec![b'x'; part as usize]));
+            left -= part;
+        }
+    }
+    assert_eq!(left, 0);
+    assert!(updates(&play) < 256 * 1024, "the connection's window is not given back");
+    assert!(play.worker.account() < idle + 512 * 1024, "{} bytes are held", play.worker.account());
+    play.send(&frame(SETTINGS, ACK, 0, b""));
+    assert!(updates(&play) > 256 * 1024, "the connection's window is given back");
 }
 
 #[test]
