@@ -244,6 +244,7 @@ impl Attacker {
         let mut out = Vec::with_capacity(WRITE_BYTES);
         loop {
             let before = out.len();
+            link.acknowledge(&mut out);
             for (index, left) in left.iter_mut().enumerate() {
                 if *left > 0 && link.take(index, cost) {
                     push_numbered(&mut out, &unit, index);
@@ -286,6 +287,7 @@ impl Attacker {
         while !link.ended.load(Relaxed) {
             thread::sleep(DRIP_EVERY);
             out.clear();
+            link.acknowledge(&mut out);
             for index in (0..streams).filter(open) {
                 if link.take(index, DRIP_BYTES as i64) {
                     frame(&mut out, frames::DATA, 0, number(index), &[b'x'; DRIP_BYTES]);

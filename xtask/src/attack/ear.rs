@@ -1,20 +1,18 @@
 //! Parses the server's bytes for the attacking process, only as far as is needed to count the server's reactions and,
 //! for HTTP/2, to follow the flow-control windows.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::thread::Thread;
 
-use super::frames::{DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE};
+use super::frames::{
+    ACK, DATA, END_STREAM, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame,
+};
 use super::spec::{MOST_STREAMS, Protocol};
 use super::tally::{self, Tally};
 use super::websocket_ear::WebSocketFrames;
 
-/// The initial flow-control window of a connection, in bytes (RFC 9113 section 6.9.2).
+/// The initial flow-control window of a connection and of each stream, in bytes (RFC 9113 section 6.9.2).
 const WINDOW: i64 = 65_535;
-
-/// The initial window of a stream in the server's SETTINGS, in bytes. The attackers acknowledge the SETTINGS without
-/// parsing them.
-const STREAM_WINDOW: i64 = 4 * 1024;
 
 /// The state of one connection that its reading thread shares with its writing thread.
 pub(super) struct Link {
@@ -27,11 +25,17 @@ pub(super) struct Link {
     step: u32,
     connection: AtomicI64,
     streams: Vec<AtomicI64>,
+    /// The initial window of a stream in the server's last SETTINGS, in bytes.
+    initial: AtomicI64,
+    /// The number of SETTINGS frames that the server has sent, and of those that are acknowledged. The attackers acknowledge the
+    /// first ones before they arrive.
+    settings: AtomicU32,
+    acknowledged: AtomicU32,
 }
 
 impl Link {
     pub(super) fn new(writer: Thread, step: u32) -> Self {
-        let window = |_| AtomicI64::new(STREAM_WINDOW);
+        let window = |_| AtomicI64::new(WINDOW);
         Self {
             writer,
             ended: AtomicBool::new(false),
@@ -39,7 +43,33 @@ impl Link {
             step,
             connection: AtomicI64::new(WINDOW),
             streams: (0..MOST_STREAMS).map(window).collect(),
+            initial: AtomicI64::new(WINDOW),
+            settings: AtomicU32::new(0),
+            acknowledged: AtomicU32::new(1),
         }
+    }
+
+    /// Appends an acknowledgement for each SETTINGS frame that needs one.
+    pub(super) fn acknowledge(&self, out: &mut Vec<u8>) {
+        let settings = self.settings.load(Relaxed);
+        // Only the writer acknowledges.
+        while self.acknowledged.load(Relaxed) < settings {
+            frame(out, SETTINGS, ACK, 0, b"");
+            self.acknowledged.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Applies the server's SETTINGS.
+    fn set(&self, settings: &[u8]) {
+        for setting in settings.chunks_exact(6) {
+            let (name, value) = setting.split_at(2);
+            if let (Ok(value), true) = (value.try_into(), name == INITIAL_WINDOW_SIZE.to_be_bytes()) {
+                let initial = i64::from(u32::from_be_bytes(value));
+                let more = initial - self.initial.swap(initial, Relaxed);
+                self.streams.iter().for_each(|window| _ = window.fetch_add(more, Relaxed));
+            }
+        }
+        self.settings.fetch_add(1, Relaxed);
     }
 
     /// Takes `bytes` from the windows of the connection and of the stream with this index. Takes nothing and returns
@@ -134,8 +164,8 @@ pub(super) struct Frames {
 
 const HEAD_BYTES: usize = 9;
 
-/// The largest number of content bytes that are parsed, because GOAWAY has its error code in the second four bytes.
-const LOOK_BYTES: usize = 8;
+/// The largest number of content bytes that are parsed: ten settings. The others have no more than eight.
+const LOOK_BYTES: usize = 60;
 
 impl Frames {
     fn hear(&mut self, mut bytes: &[u8], tally: &Tally, link: Option<&Link>) {
@@ -200,6 +230,7 @@ fn hear_frame(start: &[u8], tally: &Tally, link: Option<&Link>) {
             link.answer(stream);
         }
         WINDOW_UPDATE => link.widen(stream, number(content).unwrap_or(0)),
+        SETTINGS if flags & ACK == 0 => link.set(&start[content..]),
         _ => {}
     }
 }
@@ -213,7 +244,7 @@ fn indexed_status(byte: u8) -> Option<tally::Word> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::frames::{frame, window_update};
+    use super::super::frames::{setting, window_update};
     use super::*;
     use std::time::Duration;
 
@@ -254,15 +285,28 @@ mod tests {
         window_update(&mut bytes, 3, 10);
         frame(&mut bytes, RST_STREAM, 0, 5, &[0, 0, 0, 7]);
         Ear::new(Protocol::Http2).hear(&bytes, &Tally::new(), Some(&link));
-        assert!(link.take(1, STREAM_WINDOW + 10) && !link.take(1, 1));
-        assert!(!link.take(0, STREAM_WINDOW + 1) && link.take(0, STREAM_WINDOW) && !link.take(0, 1));
+        assert!(!link.take(1, WINDOW + 11) && link.take(1, WINDOW + 10) && !link.take(1, 1));
         // The rest of the connection's window is smaller than a stream's window.
-        let whole = (WINDOW + 1000 - 10) / STREAM_WINDOW;
-        let last = usize::try_from(whole).expect("a few") + 1;
-        (3..last).for_each(|stream| assert!(link.take(stream, STREAM_WINDOW)));
-        let left = WINDOW + 1000 - whole * STREAM_WINDOW - 10;
-        assert!(!link.take(last, left + 1) && link.take(last, left));
+        assert!(!link.take(0, 991) && link.take(0, 990) && !link.take(0, 1));
         assert!(link.is_reset(2) && !link.is_reset(1));
         assert_eq!(link.answered.load(Relaxed), 1);
+    }
+
+    #[test]
+    fn settings_change_the_windows_and_are_acknowledged() {
+        let link = Link::new(std::thread::current(), 1);
+        let (mut bytes, mut out) = (Vec::new(), Vec::new());
+        frame(&mut bytes, SETTINGS, 0, 0, &[setting(1, 7), setting(INITIAL_WINDOW_SIZE, 1000)].concat());
+        frame(&mut bytes, SETTINGS, ACK, 0, b"");
+        Ear::new(Protocol::Http2).hear(&bytes, &Tally::new(), Some(&link));
+        link.acknowledge(&mut out);
+        assert!(out.is_empty() && link.take(0, 1000) && !link.take(0, 1));
+        bytes.clear();
+        frame(&mut bytes, SETTINGS, 0, 0, &setting(INITIAL_WINDOW_SIZE, 10));
+        Ear::new(Protocol::Http2).hear(&bytes, &Tally::new(), Some(&link));
+        assert!(!link.take(1, 11) && link.take(1, 10) && !link.take(0, 1));
+        link.acknowledge(&mut out);
+        link.acknowledge(&mut out);
+        assert_eq!(out, [0, 0, 0, SETTINGS, ACK, 0, 0, 0, 0]);
     }
 }
