@@ -7,8 +7,8 @@ use highwire_proto::Limits;
 use highwire_proto::h2::Bounds;
 use std::time::Duration;
 
-/// The largest initial window of a stream on a server. A client that may send 65,535 bytes before it knows our SETTINGS
-/// never has to wait for the window to become positive again, which some clients cannot.
+/// The largest initial window of a stream on a server. A client may send 65,535 bytes before it knows our SETTINGS. With a
+/// smaller window in these, it would have a negative one, with which some clients cannot deal.
 const FIRST_WINDOW: u32 = 64 * 1024;
 
 /// The timeouts in ticks and the limits that apply to a connection. A worker lends the server's rules to its

@@ -6,7 +6,7 @@ use super::connection::{Connection, Event, Failure, Lent, failure};
 use super::frame::{self, Code, FrameHead, HEAD_BYTES, flag, kind};
 use super::settings::Ours;
 use super::state::Step;
-use super::streams::{Stream, StreamRef};
+use super::streams::StreamRef;
 use crate::Role;
 use alloc::vec::Vec;
 
@@ -212,8 +212,7 @@ impl Connection {
     /// Gives the streams that the peer begins from now on windows of `size` bytes, in place of
     /// [`Bounds::stream_window`](super::Bounds::stream_window). The windows of the present streams stay as they are. Until the
     /// peer has acknowledged that, it may use the window from before, and gets no bytes of the connection's window back. Returns
-    /// false, without a change, if new streams have no larger window, if the peer has not acknowledged two earlier SETTINGS, or if a
-    /// window would be too large meanwhile.
+    /// false, without a change, if new streams have no larger window, or if the peer has not acknowledged two earlier SETTINGS.
     pub fn narrow_streams(&mut self, size: u32, out: &mut Vec<u8>) -> bool {
         let (before, mut narrowed) = (self.initial_window.last(), self.initial_window);
         if !narrowed.narrow(size) {
@@ -222,13 +221,14 @@ impl Connection {
         // SETTINGS narrow the windows of the present streams too (RFC 9113 section 6.9.2). Each is widened before that, so that none
         // becomes negative, with which some clients cannot deal.
         let less = before - size;
-        let receives = |stream: &Stream| stream.state.after(Step::Receive).is_some();
-        if self.streams.each().any(|(_, stream)| receives(stream) && stream.receive.compensated(less).is_none()) {
-            return false;
-        }
-        for (number, stream) in self.streams.each().filter(|(_, stream)| receives(stream)) {
-            stream.receive = stream.receive.compensated(less).unwrap_or(stream.receive);
-            frame::write_window_update(number, less, out);
+        for (number, stream) in self.streams.each() {
+            // A window that would be too large meanwhile is wide enough.
+            if stream.state.after(Step::Receive).is_some()
+                && let Some(receive) = stream.receive.compensated(less)
+            {
+                stream.receive = receive;
+                frame::write_window_update(number, less, out);
+            }
         }
         self.initial_window = narrowed;
         Ours::write_window(size, out);
@@ -295,8 +295,8 @@ impl Connection {
     pub(super) fn used_of_connection(&mut self, bytes: u32, out: &mut Vec<u8>) {
         if !self.initial_window.is_acknowledged() {
             // A peer that has not acknowledged our settings may use the initial window from before on every stream (RFC
-            // 9113 section 6.9.2), even if ours is smaller. The connection's window is not refilled until then, so that
-            // it bounds all streams together.
+            // 9113 section 6.9.2), even if ours is smaller. Used-up bytes are not given back to the connection's window until
+            // then, so that it bounds all streams together, with what the caller widens it by.
             self.unknown_used += bytes;
             return;
         }

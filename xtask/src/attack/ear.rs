@@ -75,7 +75,8 @@ impl Link {
     /// Takes `bytes` from the windows of the connection and of the stream with this index. Takes nothing and returns
     /// false if a window is too small.
     pub(super) fn take(&self, index: usize, bytes: i64) -> bool {
-        // Only the writer takes from the windows, so they cannot shrink between the check and the subtraction.
+        // Only the writer takes from the windows. SETTINGS that shrink one between the check and the subtraction are not yet
+        // acknowledged.
         let windows = [&self.connection, &self.streams[index]];
         if windows.iter().any(|window| window.load(Relaxed) < bytes) {
             return false;

@@ -4,11 +4,12 @@
 //! The oldest body gets credit for all its received bytes, so that at least one body can make progress. The others share at
 //! most [`UNFINISHED_BYTES`], and wait if these are used up. The limit applies to granted bytes and not to received ones,
 //! because a peer may use all its windows at once. Streams begin with a wide window, so that a client far away need not wait
-//! for the first answer. From when another one would exceed the limit, the streams of the connection begin with a small window,
-//! which is widened when the body begins and the limit allows.
+//! for the first answer. Once another one would have exceeded the limit, the streams of the connection begin with a small
+//! window until its end, which is widened when the body begins and the limit allows.
 
 use super::streams::Http2;
 use crate::connection::out::Out;
+use crate::exchange::Waits;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use highwire_proto::h2::StreamRef;
@@ -87,8 +88,17 @@ impl Http2 {
         if let Some(active) = self.get(stream) {
             active.granted = first;
         }
-        if self.others_granted() + first > self.most_granted(worker) {
-            self.http.narrow_streams(NARROW_WINDOW, &mut out.queue.output);
+        while self.collecting.front().is_some_and(|first| !self.is_collected(*first)) {
+            self.collecting.pop_front();
+        }
+        if self.others_granted() + first > self.most_granted(worker)
+            && self.http.narrow_streams(NARROW_WINDOW, &mut out.queue.output)
+        {
+            // Until the peer knows that, a window that is closed looks open, and a body behind it slow.
+            let (arrived, active) = (self.arrived, self.active.iter_mut().flatten());
+            for active in active.filter(|active| active.waits == Waits::Body) {
+                active.judge_from_now(worker, arrived);
+            }
         }
         self.grant(stream, worker, out);
     }
@@ -109,15 +119,19 @@ impl Http2 {
         if !std::mem::take(&mut self.is_to_grant) {
             return;
         }
-        let Http2 { collecting, active, .. } = self;
-        collecting.retain(|stream| {
-            let slot = active.get(stream.place as usize).and_then(Option::as_deref);
-            slot.is_some_and(|active| active.stream == *stream && active.granted > 0)
-        });
+        let mut collecting = std::mem::take(&mut self.collecting);
+        collecting.retain(|stream| self.is_collected(*stream));
+        self.collecting = collecting;
         for at in 0..self.collecting.len() {
             let stream = self.collecting[at];
             self.grant(stream, worker, out);
         }
+    }
+
+    /// Returns true if the body of a stream is being collected.
+    fn is_collected(&self, stream: StreamRef) -> bool {
+        let slot = self.active.get(stream.place as usize).and_then(Option::as_deref);
+        slot.is_some_and(|active| active.stream == stream && active.granted > 0)
     }
 
     /// Returns the number of bytes that are granted to all bodies but the oldest one.

@@ -7,7 +7,7 @@ use highwire::App;
 use highwire::middleware::{Next, from_fn};
 use highwire_proto::h2::Bounds;
 use testkit::frames::{
-    self, ACK, DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, WINDOW_UPDATE, frame, window_update,
+    self, ACK, DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, window_update,
 };
 
 const MIB: usize = 1 << 20;
@@ -161,6 +161,31 @@ fn many_unfinished_bodies_narrow_the_windows_of_new_streams_once() {
 }
 
 #[test]
+fn bodies_that_are_read_in_parts_and_tunnels_get_wide_windows_on_a_narrowed_connection() {
+    let parts = async |mut body: highwire::Body| while let Some(Ok(_)) = body.next().await {};
+    let tunnel = |upgrade: highwire::Upgrade| {
+        upgrade.accept("echo", async |mut stream| while let Ok(Some(_)) = stream.read().await {})
+    };
+    let mut play = plain::Play::new(app().post("/parts", parts).get("/tunnel", tunnel));
+    play.send(&opening(true));
+    for stream in (1..60).step_by(2) {
+        play.send(&post(stream));
+    }
+    play.send(&frame(SETTINGS, ACK, 0, b""));
+    assert_eq!(announced_windows(&play.received).len(), 2);
+    let fields = [(":scheme", "http"), (":authority", "a")];
+    let parts = [&[(":method", "POST"), (":path", "/parts")][..], &fields].concat();
+    let tunnel = [&[(":method", "CONNECT"), (":protocol", "echo"), (":path", "/tunnel")][..], &fields].concat();
+    play.send(&[frames::headers(0, 101, &parts), frames::headers(0, 103, &tunnel)].concat());
+    for stream in [101, 103] {
+        let updates =
+            frames::frames(&play.received).into_iter().filter(|frame| (frame.0, frame.2) == (WINDOW_UPDATE, stream));
+        let wider: Vec<u32> = updates.map(|frame| frames::number(frame.3)).collect();
+        assert_eq!(wider, [60 * 1024], "stream {stream}");
+    }
+}
+
+#[test]
 fn a_client_that_never_acknowledges_the_second_settings_holds_little() {
     let mut play = plain::Play::new(app());
     play.send(&opening(true));
@@ -169,7 +194,7 @@ fn a_client_that_never_acknowledges_the_second_settings_holds_little() {
         play.send(&post(stream));
     }
     assert_eq!(announced_windows(&play.received).len(), 2);
-    // The client uses the wide windows of all streams as far as the connection's window allows.
+    // The client uses the wide windows of the last streams as far as the connection's window allows.
     let mut left: u32 = 65_535;
     let updates = |play: &plain::Play| {
         let frames = frames::frames(&play.received);
@@ -177,18 +202,71 @@ fn a_client_that_never_acknowledges_the_second_settings_holds_little() {
         own.map(|frame| frames::number(frame.3)).sum::<u32>()
     };
     left += updates(&play);
-    for stream in (1..100).step_by(2) {
+    for stream in (61..100).step_by(2).rev() {
         for _ in 0..4 {
             let part = left.min(16_000);
-            play.send(&frame(DATA, 0, stream, &vec![b'x'; part as usize]));
+            if part > 0 {
+                play.send(&frame(DATA, 0, stream, &vec![b'x'; part as usize]));
+            }
             left -= part;
         }
     }
     assert_eq!(left, 0);
     assert!(updates(&play) < 256 * 1024, "the connection's window is not given back");
-    assert!(play.worker.account() < idle + 512 * 1024, "{} bytes are held", play.worker.account());
+    let held = play.worker.account() - idle;
+    assert!((256 * 1024..1024 * 1024).contains(&held), "{held} bytes are held");
     play.send(&frame(SETTINGS, ACK, 0, b""));
     assert!(updates(&play) > 256 * 1024, "the connection's window is given back");
+    // The windows of the last streams are negative now, because no room is left to widen them.
+    play.send(&frame(DATA, 0, 97, b"x"));
+    assert!(
+        frames::frames(&play.received).iter().any(|frame| (frame.0, frame.2) == (RST_STREAM, 97)),
+        "no room is left"
+    );
+}
+
+#[test]
+fn a_body_that_waits_for_its_handler_is_not_slow_while_windows_are_narrowed() {
+    let late = async |mut body: highwire::Body| {
+        highwire::time::sleep(std::time::Duration::from_secs(70)).await;
+        let mut bytes = 0;
+        while let Some(part) = body.next().await {
+            bytes += part.expect("a part").len();
+        }
+        bytes.to_string()
+    };
+    let app =
+        app().post("/late", late).configure(|config| config.timeouts.handler = std::time::Duration::from_secs(600));
+    let mut play = plain::Play::new(app);
+    play.send(&opening(true));
+    play.send(&frame(HEADERS, END_HEADERS, 1, b"\x83\x86\x04\x05/late\x01\x01a"));
+    for _ in 0..4 {
+        play.send(&frame(DATA, 0, 1, &[b'x'; 16 * 1024]));
+    }
+    let pass = |play: &mut plain::Play, seconds: u64| {
+        for _ in 0..seconds {
+            play.settle(true);
+            play.network.advance(SECOND);
+        }
+        play.settle(true);
+    };
+    // The second period of 30 s in which a body is judged is nearly over.
+    pass(&mut play, 59);
+    // The client sends many bodies at once, and acknowledges the second SETTINGS late.
+    for stream in (3..43).step_by(2) {
+        play.send(&post(stream));
+    }
+    assert_eq!(announced_windows(&play.received).len(), 2);
+    pass(&mut play, 3);
+    play.send(&frame(SETTINGS, ACK, 0, b""));
+    pass(&mut play, 10);
+    play.send(&frame(DATA, END_STREAM, 1, b"end"));
+    pass(&mut play, 1);
+    let answer = (64 * 1024 + 3).to_string().into_bytes();
+    let has = |kind: u8, payload: &[u8]| {
+        frames::frames(&play.received).iter().any(|frame| (frame.0, frame.2, frame.3) == (kind, 1, payload))
+    };
+    assert!(has(DATA, &answer), "the late handler has read all");
 }
 
 #[test]
