@@ -265,7 +265,7 @@ struct Running {
 enum EngineName {
     /// io_uring if the system allows it, otherwise readiness
     Auto,
-    /// io_uring; if it is unavailable, logs a warning and uses readiness
+    /// io_uring; if it is unavailable, the command says why and ends
     Uring,
     /// epoll
     Readiness,
@@ -609,12 +609,15 @@ fn run(app: App, running: &Running) -> highwire::Result<()> {
         server = server.listen_on_with(listener, listen)?;
         schemes.push(if is_tls { "https" } else { "http" });
     }
-    for (scheme, address) in schemes.iter().zip(server.addresses()) {
-        if address.starts_with(|first: char| first.is_ascii_digit() || first == '[') {
-            tracing::info!("listening on {scheme}://{address}/");
-        } else {
-            tracing::info!("listening on {address}");
+    let stats = server.run_with(|handle| {
+        for (scheme, address) in schemes.iter().zip(handle.addresses()) {
+            if address.starts_with(|first: char| first.is_ascii_digit() || first == '[') {
+                tracing::info!("listening on {scheme}://{address}/");
+            } else {
+                tracing::info!("listening on {address}");
+            }
         }
-    }
-    server.run()
+    })?;
+    tracing::info!(report = %stats, "stopped");
+    Ok(())
 }

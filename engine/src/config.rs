@@ -9,7 +9,7 @@ pub enum Engine {
     /// io_uring if the kernel supports and permits it; otherwise epoll, with a warning in the log.
     #[default]
     Auto,
-    /// The same as [`Auto`](Engine::Auto): io_uring, or epoll with a warning if io_uring is unavailable.
+    /// io_uring. If it is unavailable, the server does not start.
     Uring,
     /// epoll.
     Readiness,

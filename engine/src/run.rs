@@ -4,6 +4,7 @@ use super::blocking::{self, Acceptor};
 use super::config::{Balance, Config, Engine};
 use super::listen::{Listen, ListenerSetup};
 use super::remote::Remote;
+use super::runtime::Runtime;
 use super::service::MakeService;
 use super::shared::{RESERVED_DESCRIPTORS, Shared};
 use super::stats::Stats;
@@ -12,7 +13,7 @@ use crate::trimming::Trimming;
 use crate::{Error, Result};
 use highwire_io::signal::Signal;
 use highwire_io::wake::Notifier;
-use highwire_io::{Address, Driver, Listener, Readiness, Uring};
+use highwire_io::{Address, Driver, Listener};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -300,16 +301,7 @@ impl<M: MakeService> Server<M> {
         let mut handle = Handle { describe, shared, addresses, remotes: Vec::new(), threads: Vec::new() };
         let started = match self.shared.config().engine {
             Engine::Threads => self.start_threads(&mut handle),
-            Engine::Readiness => self.start_workers(&mut handle, count, Readiness::new),
-            // Only Linux has io_uring.
-            Engine::Auto if !cfg!(target_os = "linux") => self.start_workers(&mut handle, count, Readiness::new),
-            Engine::Auto | Engine::Uring => match probe_uring() {
-                Ok(()) => self.start_workers(&mut handle, count, Uring::new),
-                Err(error) => {
-                    tracing::warn!(%error, "io_uring is unavailable; using epoll");
-                    self.start_workers(&mut handle, count, Readiness::new)
-                }
-            },
+            engine => Runtime::choose(engine).and_then(|engine| self.start_workers(&mut handle, count, engine)),
         };
         if let Err(error) = started {
             handle.abort();
@@ -353,12 +345,7 @@ impl<M: MakeService> Server<M> {
         self.into_worker(driver)
     }
 
-    fn start_workers<D: Driver + 'static>(
-        self,
-        handle: &mut Handle,
-        count: usize,
-        make: fn() -> std::io::Result<D>,
-    ) -> Result<()> {
+    fn start_workers(self, handle: &mut Handle, count: usize, engine: Engine) -> Result<()> {
         let handoff = self.shared.config().balance == Balance::Handoff;
         let mut shares: Vec<Vec<Listener>> = (0..count).map(|_| Vec::new()).collect();
         let mut for_acceptor = Vec::new();
@@ -387,9 +374,8 @@ impl<M: MakeService> Server<M> {
                 {
                     tracing::warn!(%error, cpu, "cannot pin a worker to its CPU");
                 }
-                let worker = make()
-                    .map_err(Error::from)
-                    .and_then(|driver| Worker::new(&*service, shared, driver, share, listener_setups));
+                let worker = Runtime::new(engine)
+                    .and_then(|runtime| Worker::new(&*service, shared, runtime, share, listener_setups));
                 match worker {
                     Ok(mut worker) => {
                         if tell.send(Ok(worker.remote())).is_ok() {
@@ -426,18 +412,6 @@ impl<M: MakeService> Server<M> {
         })?);
         Ok(())
     }
-}
-
-/// Creates a ring to find out whether io_uring is available. It uses a thread of its own, because the kernel interrupts
-/// the thread that created a ring when the ring is torn down, and the caller's next blocking call could fail with
-/// EINTR.
-fn probe_uring() -> std::io::Result<()> {
-    if std::env::var_os("LD_PRELOAD").is_some_and(|names| names.to_string_lossy().contains("vgpreload")) {
-        // valgrind does not see that the kernel writes to the rings, and programs stall.
-        return Err(std::io::Error::other("this process runs under valgrind, which does not support io_uring"));
-    }
-    let probe = std::thread::Builder::new().name("highwire-probe".to_string()).spawn(|| Uring::new().map(drop))?;
-    probe.join().unwrap_or_else(|_| Err(std::io::Error::other("the probe for io_uring panicked")))
 }
 
 /// Returns true for an address that stands for all addresses of its family.

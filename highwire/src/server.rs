@@ -48,6 +48,40 @@ pub use highwire_engine::Listen;
 #[doc(inline)]
 pub use highwire_io::Listener;
 
+/// The options of sockets, in [`Config::socket`].
+#[doc(inline)]
+pub use highwire_io::Options as SocketOptions;
+
+/// The number of a connection on its worker ([`Request::connection`](crate::Request::connection)).
+#[doc(inline)]
+pub use highwire_io::SocketId;
+
+/// The limits of HTTP/2, in [`Config::http2`].
+#[doc(inline)]
+pub use highwire_proto::h2::Bounds as Http2Bounds;
+
+/// The limits on heads, fields and chunks, in [`Config::parser`].
+#[doc(inline)]
+pub use highwire_proto::Limits as ParserLimits;
+
+/// The driver of an event loop, for a [`Worker`] in a loop of the program.
+///
+/// ```
+/// use highwire::App;
+/// use highwire::server::{Engine, Runtime};
+///
+/// let server = App::new().get("/", || "hello").listen("127.0.0.1:0")?;
+/// let mut worker = server.into_worker(Runtime::new(Engine::Auto)?)?;
+/// // Wait until this is readable, then call `turn_ready`, and so on.
+/// let descriptor = worker.descriptor()?;
+/// let has_ended = worker.turn_ready()?;
+/// # let _ = descriptor;
+/// # assert!(!has_ended);
+/// # Ok::<(), highwire::Error>(())
+/// ```
+#[doc(inline)]
+pub use highwire_engine::Runtime;
+
 /// Spawns a task on the current worker.
 ///
 /// ```

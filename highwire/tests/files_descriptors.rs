@@ -1,11 +1,12 @@
 //! Tests serving files with few descriptors, or with none left. Needs a real kernel, which counts descriptors. The
 //! limit applies to the process, so these tests are a separate program and run one after another.
 
+mod engines;
 mod folder;
 
 use folder::{Place, bytes};
 use highwire::App;
-use highwire::server::{Engine, Handle};
+use highwire::server::Handle;
 use highwire::testing::Client;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -77,7 +78,7 @@ fn clients_that_take_nothing_of_large_files_leave_descriptors_to_others() {
     place.write("large", b"");
     let large = std::fs::File::options().write(true).open(place.root().join("large")).expect("a file");
     large.set_len(64 << 20).expect("a sparse file");
-    for engine in [Engine::Uring, Engine::Readiness, Engine::Threads] {
+    for engine in engines::available(engines::ALL) {
         if !limit(DESCRIPTORS) {
             return;
         }

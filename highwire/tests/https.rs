@@ -2,6 +2,7 @@
 //! HTTP and HTTPS, redirects, HSTS, counts. The tests use real sockets and both drivers.
 #![cfg(feature = "tls")]
 
+mod engines;
 mod tls_peer;
 
 use highwire::server::{Engine, Handle, Listen, Stats};
@@ -16,8 +17,6 @@ use testkit::http1::{body, connect, exchange, exchange_text};
 use tls_peer::{Authority, Client, Folder, TLS12, simple};
 use tracing::field::{Field, Visit};
 use tracing::span;
-
-const ENGINES: [Engine; 2] = [Engine::Uring, Engine::Readiness];
 
 /// A number of bytes that is larger than one send and than a peer's buffers.
 const LARGE: usize = 3_000_001;
@@ -75,7 +74,7 @@ fn handlers_are_told_about_the_connection() {
     let alice = clients.issue(&["alice.test"]);
     let folder = Folder::new();
     let trusted = folder.write("clients.pem", &clients.pem);
-    for engine in ENGINES {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let tls = simple(&authority).client_auth(ClientAuth::Optional(trusted.clone()));
         let server =
             app(engine).listen("127.0.0.1:0").expect("a port").listen_tls("127.0.0.1:0", tls).expect("another");
@@ -108,7 +107,7 @@ fn handlers_are_told_about_the_connection() {
 #[test]
 fn one_port_serves_both_where_the_program_says_so() {
     let authority = Authority::new("servers");
-    for engine in ENGINES {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         for workers in [1, 2] {
             let app = app(engine).configure(|config| config.workers = workers);
             let server = app
@@ -138,7 +137,7 @@ fn one_port_serves_both_where_the_program_says_so() {
 fn requests_in_the_clear_are_redirected_and_browsers_told_to_stay() {
     let authority = Authority::new("servers");
     let rules = Https::new().redirect(8443).hsts(Duration::from_secs(60));
-    for engine in ENGINES {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let app = app(engine).https(rules.clone());
         let app = app.get("/own", || (StatusCode::OK, "x")).not_found(|_: &Request<'_>| "nothing");
         let server =
@@ -162,7 +161,7 @@ fn requests_in_the_clear_are_redirected_and_browsers_told_to_stay() {
 #[test]
 fn a_large_answer_arrives_whole() {
     let authority = Authority::new("servers");
-    for engine in ENGINES {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let server = app(engine).server().expect("an app").listen_tls("127.0.0.1:0", simple(&authority));
         let handle = server.expect("a port").start().expect("the server starts");
         for (method, length) in [("GET", LARGE), ("HEAD", 0)] {

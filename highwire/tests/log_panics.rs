@@ -2,7 +2,9 @@
 //!
 //! The test needs a separate process, because all threads share one subscriber.
 
-use highwire::server::{Config, Engine};
+mod engines;
+
+use highwire::server::Config;
 use highwire::{App, Response, StatusCode};
 use std::time::{Duration, Instant};
 use testkit::http1::get;
@@ -29,7 +31,7 @@ impl tracing::Subscriber for Panics {
 #[test]
 fn a_subscriber_that_panics_costs_lines_only() {
     tracing::subscriber::set_global_default(Panics).expect("no other subscriber is set");
-    for engine in [Engine::Uring, Engine::Readiness] {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let set = |config: &mut Config| (config.engine, config.workers) = (engine, 1);
         // A handler that returns an interim status makes an error, which is logged.
         let app = App::new().get("/hello", || "hello").get("/logs", || Response::new(StatusCode::EARLY_HINTS));

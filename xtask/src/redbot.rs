@@ -107,7 +107,8 @@ pub(crate) fn redbot(root: &Path) -> Result<()> {
         let log = root.join(REPORTS).join(format!("redbot-{}.log", way.name));
         let folder = site.display().to_string();
         let arguments = [&["serve", &folder, "--listen", "127.0.0.1:0"][..], way.options].concat();
-        let (_running, port) = serve(root, "auto", &arguments, &log)?;
+        let started = serve(root, "auto", &arguments, &log)?;
+        let (_running, port) = started.ok_or_else(|| Error::Failed("the engine `auto` is unavailable".into()))?;
         for case in CASES {
             let report = root.join(REPORTS).join(format!("redbot-{}{}.har", way.name, case.path.replace('/', "-")));
             let mut command = Command::new(program(root));

@@ -45,8 +45,8 @@ pub enum highwire_option {
     HIGHWIRE_WORKERS = 1,
     /// 1 pins each worker to a CPU; 0 by default.
     HIGHWIRE_PIN = 2,
-    /// The interface to the kernel: 0, the default, for io_uring or else epoll, 1 for io_uring, 2 for epoll, 3 for a thread for each
-    /// connection.
+    /// The interface to the kernel: 0, the default, for io_uring or else epoll, 1 for io_uring, without which the server does not
+    /// start, 2 for epoll, 3 for a thread for each connection.
     HIGHWIRE_ENGINE = 3,
     /// How connections reach the workers: 0, the default, for a socket for each worker (SO_REUSEPORT), 1 for one accepting thread.
     HIGHWIRE_BALANCE = 4,

@@ -2,12 +2,10 @@
 
 use crate::handles::kind_bits;
 use crate::result::{
-    Failed, HIGHWIRE_INVALID_HANDLE, HIGHWIRE_SYSTEM, HIGHWIRE_WRONG_THREAD, engine, failed, give, guarded,
-    highwire_result, null,
+    Failed, HIGHWIRE_INVALID_HANDLE, HIGHWIRE_WRONG_THREAD, engine, failed, give, guarded, highwire_result, null,
 };
 use crate::server::{begin, counts, highwire_server, highwire_stats};
-use highwire::server::Worker;
-use highwire_io::{Driver, Readiness, Uring};
+use highwire::server::{Engine, Runtime, Worker};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,32 +18,9 @@ pub struct highwire_loop {
     pub id: u64,
 }
 
-/// A worker over a driver that is chosen at run time.
-trait Turns {
-    fn descriptor(&mut self) -> highwire::Result<i32>;
-    fn turn(&mut self) -> highwire::Result<bool>;
-    fn shutdown(&self);
-    fn stats(&self) -> highwire_stats;
-}
-
-impl<D: Driver> Turns for Worker<D> {
-    fn descriptor(&mut self) -> highwire::Result<i32> {
-        Worker::descriptor(self)
-    }
-    fn turn(&mut self) -> highwire::Result<bool> {
-        self.turn_ready()
-    }
-    fn shutdown(&self) {
-        Worker::shutdown(self);
-    }
-    fn stats(&self) -> highwire_stats {
-        counts(Worker::stats(self), self.connections())
-    }
-}
-
 thread_local! {
     /// The loops of this thread. `None` while a turn runs.
-    static LOOPS: RefCell<HashMap<highwire_loop, Option<Box<dyn Turns>>>> = RefCell::default();
+    static LOOPS: RefCell<HashMap<highwire_loop, Option<Box<Worker<Runtime>>>>> = RefCell::default();
 }
 
 const KIND: u64 = kind_bits::<highwire_loop>();
@@ -70,37 +45,28 @@ pub unsafe extern "C" fn highwire_loop_new(
             return null("out");
         }
         let server = begin(server)?;
-        let driver = match engine {
-            0 | 1 => match Uring::new() {
-                Ok(driver) => Some(driver),
-                Err(_) if engine == 0 => None,
-                Err(error) => return failed(HIGHWIRE_SYSTEM, format!("io_uring is unavailable: {error}")),
-            },
-            _ => None,
+        let engine = match engine {
+            0 => Engine::Auto,
+            1 => Engine::Uring,
+            _ => Engine::Readiness,
         };
-        let worker: Box<dyn Turns> = match driver {
-            Some(driver) => Box::new(crate::result::engine(server.into_worker(driver))?),
-            None => {
-                let driver = Readiness::new().map_err(|error| (HIGHWIRE_SYSTEM, error.to_string()))?;
-                Box::new(crate::result::engine(server.into_worker(driver))?)
-            }
-        };
+        let worker = crate::result::engine(Runtime::new(engine).and_then(|runtime| server.into_worker(runtime)))?;
         // SAFETY: as the caller promises.
-        unsafe { give(out, add(worker), "out") }
+        unsafe { give(out, add(Box::new(worker)), "out") }
     })
 }
 
 /// Runs a server inside a loop of this thread, over epoll. Returns the loop and its descriptor.
 pub(crate) fn over_epoll(server: highwire::server::Server) -> Result<(highwire_loop, i32), Failed> {
-    let driver = Readiness::new().map_err(|error| (HIGHWIRE_SYSTEM, error.to_string()))?;
-    let mut worker = crate::result::engine(server.into_worker(driver))?;
+    let runtime = crate::result::engine(Runtime::new(Engine::Readiness))?;
+    let mut worker = crate::result::engine(server.into_worker(runtime))?;
     let descriptor = crate::result::engine(worker.descriptor())?;
     Ok((add(Box::new(worker)), descriptor))
 }
 
 /// Runs a turn of a loop of this thread.
 pub(crate) fn turn(handle: highwire_loop) -> Result<bool, Failed> {
-    with(handle, |worker| worker.turn())
+    with(handle, |worker| worker.turn_ready())
 }
 
 /// Returns true while a turn of this loop runs.
@@ -108,7 +74,7 @@ pub(crate) fn is_in_turn(handle: highwire_loop) -> bool {
     LOOPS.with_borrow(|loops| loops.get(&handle).is_some_and(Option::is_none))
 }
 
-fn add(worker: Box<dyn Turns>) -> highwire_loop {
+fn add(worker: Box<Worker<Runtime>>) -> highwire_loop {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let handle = highwire_loop { id: KIND | NEXT.fetch_add(1, Ordering::Relaxed) };
     LOOPS.with_borrow_mut(|loops| loops.insert(handle, Some(worker)));
@@ -117,14 +83,14 @@ fn add(worker: Box<dyn Turns>) -> highwire_loop {
 
 /// Calls `act` with a loop of this thread. Its handlers may call functions of other loops, so the table is not borrowed
 /// meanwhile.
-fn with<R>(handle: highwire_loop, act: impl FnOnce(&mut dyn Turns) -> highwire::Result<R>) -> Result<R, Failed> {
+fn with<R>(handle: highwire_loop, act: impl FnOnce(&mut Worker<Runtime>) -> highwire::Result<R>) -> Result<R, Failed> {
     let taken = LOOPS.with_borrow_mut(|loops| loops.get_mut(&handle).map(Option::take));
     let mut worker = match taken {
         Some(Some(worker)) => worker,
         Some(None) => return failed(HIGHWIRE_WRONG_THREAD, "a turn of this loop runs already"),
         None => return failed(HIGHWIRE_INVALID_HANDLE, "this thread has no such loop"),
     };
-    let result = act(&mut *worker);
+    let result = act(&mut worker);
     let freed = LOOPS.with_borrow_mut(|loops| match loops.get_mut(&handle) {
         Some(place) => {
             *place = Some(worker);
@@ -157,7 +123,7 @@ pub unsafe extern "C" fn highwire_loop_descriptor(handle: highwire_loop, out: *m
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn highwire_loop_turn(handle: highwire_loop, has_ended: *mut i32) -> highwire_result {
     guarded(|| {
-        let ended = with(handle, |worker| worker.turn())?;
+        let ended = with(handle, |worker| worker.turn_ready())?;
         if has_ended.is_null() {
             return Ok(());
         }
@@ -184,7 +150,7 @@ pub extern "C" fn highwire_loop_shutdown(handle: highwire_loop) -> highwire_resu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn highwire_loop_stats(handle: highwire_loop, out: *mut highwire_stats) -> highwire_result {
     guarded(|| {
-        let stats = with(handle, |worker| Ok(worker.stats()))?;
+        let stats = with(handle, |worker| Ok(counts(worker.stats(), worker.connections())))?;
         // SAFETY: as the caller promises.
         unsafe { give(out, stats, "out") }
     })

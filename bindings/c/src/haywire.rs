@@ -16,7 +16,7 @@ use crate::request::highwire_request;
 use crate::response::{Draft, answer, answer_here, answer_with};
 use crate::result::guarded;
 use bytes::Bytes;
-use highwire::server::{Balance, Server};
+use highwire::server::{Balance, Engine, Runtime, Server};
 use highwire::{App, BodyUse, IntoResponse, Response, StatusCode, direct};
 use left::{Completion, Early, LEFT, Owned};
 use settings::Settings;
@@ -322,10 +322,7 @@ fn serve(server: Server, threads: u32) -> highwire::Result<()> {
     if threads > 0 {
         return server.serve(drop);
     }
-    match highwire_io::Uring::new() {
-        Ok(driver) => server.into_worker(driver)?.run(),
-        Err(_) => server.into_worker(highwire_io::Readiness::new()?)?.run(),
-    }
+    server.into_worker(Runtime::new(Engine::Auto)?)?.run()
 }
 
 fn error_page(status: StatusCode) -> Response {

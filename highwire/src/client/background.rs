@@ -3,7 +3,7 @@
 use super::Client;
 use super::error::{Error, Kind};
 use super::request::Request;
-use crate::runtime::Runtime;
+use crate::runtime::worker;
 use crate::tower::bodies::send_across;
 use bytes::{Buf, Bytes, BytesMut};
 use highwire_engine::body::{BodyError, BoxError};
@@ -118,13 +118,13 @@ impl Background {
         let (inbox, (started, starts)) = (queue.clone(), mpsc::channel());
         let engine = client.settings.engine;
         let run = move || {
-            let mut runtime = match Runtime::new(engine) {
-                Ok(runtime) => runtime,
+            let mut worker = match worker(engine) {
+                Ok(worker) => worker,
                 Err(error) => return drop(started.send(Some(error))),
             };
             let closing = Closing(queue);
             let _ = started.send(None);
-            if let Err(error) = runtime.block_on(serve(&closing.0, &client)) {
+            if let Err(error) = worker.block_on(serve(&closing.0, &client)) {
                 tracing::error!(%error, "the thread of a client has failed");
             }
         };

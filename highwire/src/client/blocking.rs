@@ -14,7 +14,8 @@
 use super::error::{Error, Kind};
 use super::multipart::Form;
 use super::{Body, Stats};
-use crate::runtime::Runtime;
+use crate::runtime;
+use crate::server::{Runtime, Worker};
 use crate::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use bytes::Bytes;
 use http::Uri;
@@ -29,7 +30,7 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct Client {
     client: super::Client,
-    runtime: Rc<RefCell<Runtime>>,
+    worker: Rc<RefCell<Worker<Runtime>>>,
 }
 
 impl fmt::Debug for Client {
@@ -52,8 +53,8 @@ impl Client {
     /// # Errors
     /// Returns an error if the event loop cannot start.
     pub fn of(client: super::Client) -> Result<Client, Error> {
-        let runtime = Runtime::new(client.settings.engine).map_err(|error| Error::builder(error.to_string()))?;
-        Ok(Client { client, runtime: Rc::new(RefCell::new(runtime)) })
+        let worker = runtime::worker(client.settings.engine).map_err(|error| Error::builder(error.to_string()))?;
+        Ok(Client { client, worker: Rc::new(RefCell::new(worker)) })
     }
 
     /// Creates a client whose requests the app answers in this process; see [`Client::to`](super::Client::to).
@@ -97,30 +98,24 @@ impl Client {
 
     /// Begins a request with any method.
     pub fn request(&self, method: Method, url: &str) -> RequestBuilder {
-        RequestBuilder { runtime: self.runtime.clone(), request: self.client.request(method, url) }
+        RequestBuilder { worker: self.worker.clone(), request: self.client.request(method, url) }
     }
 }
 
 /// Runs a future to its end.
-fn wait<T>(runtime: &RefCell<Runtime>, future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let mut runtime = runtime.try_borrow_mut().map_err(|_| {
+fn wait<T>(worker: &RefCell<Worker<Runtime>>, future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let mut worker = worker.try_borrow_mut().map_err(|_| {
         Error::new(Kind::Builder("a blocking client is used inside one of its own requests".to_string()), None)
     })?;
-    runtime.block_on(future).unwrap_or_else(|error| Err(Error::builder(error.to_string())))
+    worker.block_on(future).unwrap_or_else(|error| Err(Error::builder(error.to_string())))
 }
 
 /// A builder of a request; see [`RequestBuilder`](super::RequestBuilder).
 #[derive(Debug)]
 #[must_use = "it is sent by `send`"]
 pub struct RequestBuilder {
-    runtime: Rc<RefCell<Runtime>>,
+    worker: Rc<RefCell<Worker<Runtime>>>,
     request: super::RequestBuilder,
-}
-
-impl fmt::Debug for Runtime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Runtime")
-    }
 }
 
 impl RequestBuilder {
@@ -195,15 +190,15 @@ impl RequestBuilder {
     /// # Errors
     /// As [`RequestBuilder::send`](super::RequestBuilder::send).
     pub fn send(self) -> Result<Response, Error> {
-        let response = wait(&self.runtime, self.request.send())?;
-        Ok(Response { runtime: self.runtime, response, rest: Bytes::new() })
+        let response = wait(&self.worker, self.request.send())?;
+        Ok(Response { worker: self.worker, response, rest: Bytes::new() })
     }
 }
 
 /// A response; see [`Response`](super::Response). It implements [`Read`](io::Read) for its body.
 #[derive(Debug)]
 pub struct Response {
-    runtime: Rc<RefCell<Runtime>>,
+    worker: Rc<RefCell<Worker<Runtime>>>,
     response: super::Response,
     /// Bytes of the body that were received and not read yet.
     rest: Bytes,
@@ -271,7 +266,7 @@ impl Response {
     /// # Errors
     /// As [`bytes`](Self::bytes).
     pub fn collect(&mut self) -> Result<Bytes, Error> {
-        let whole = wait(&self.runtime, self.response.collect())?;
+        let whole = wait(&self.worker, self.response.collect())?;
         let read = std::mem::take(&mut self.rest);
         Ok(if read.is_empty() { whole } else { [read, whole].concat().into() })
     }
@@ -299,7 +294,7 @@ impl io::Read for Response {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.rest.is_empty() && !buffer.is_empty() {
             let response = &mut self.response;
-            let next = wait(&self.runtime, async { response.next().await.transpose() });
+            let next = wait(&self.worker, async { response.next().await.transpose() });
             match next.map_err(io::Error::other)? {
                 Some(part) => self.rest = part,
                 None => return Ok(0),

@@ -76,6 +76,8 @@ pub use self::request_builder::RequestBuilder;
 pub use self::response::{Body as ResponseBody, Response, Stats};
 pub use highwire_engine::body::Sender;
 pub use highwire_engine::client::{Bounds, Failure, Stage, Timeouts};
+/// Looks up the addresses of names, for [`ClientBuilder::resolver`].
+pub use highwire_io::resolve::{Answer, Resolve};
 
 use self::builder::Settings;
 use self::connect::Here;

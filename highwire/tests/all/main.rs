@@ -4,6 +4,8 @@
 #[cfg(feature = "tower")]
 #[path = "../asked/mod.rs"]
 mod asked;
+#[path = "../engines/mod.rs"]
+mod engines;
 #[cfg(all(unix, feature = "compress", feature = "cookies", feature = "json", feature = "tls"))]
 mod everything;
 #[path = "../folder/mod.rs"]

@@ -11,8 +11,8 @@ use crate::request::highwire_request;
 use crate::response::{Draft, answer};
 use crate::result::{Failed, HIGHWIRE_SYSTEM, engine, guarded};
 use bytes::Bytes;
+use highwire::server::SocketId;
 use highwire::{App, BodyUse, StatusCode, direct};
-use highwire_io::SocketId;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -328,7 +328,7 @@ fn listen(server: &Arc<Server>, address: &str) -> Result<(), Failed> {
         config.parser.field_bytes = bound(knobs.max_token_length);
         config.parser.target_bytes = bound(knobs.max_token_length);
         let most = usize::try_from(knobs.max_total_est_mem_usage).unwrap_or(usize::MAX);
-        config.memory = Some(most).filter(|most| *most < highwire_io::memory::available() / 2);
+        config.memory = Some(most).filter(|most| *most < highwire_engine::io::memory::available() / 2);
     });
     let host = if address.contains(':') { format!("[{address}]") } else { address.to_string() };
     let listening = engine(app.listen(&format!("{host}:{}", server.port)))?;

@@ -1,6 +1,7 @@
 //! Parts of files as responses, on every engine, with and without TLS. Needs a real kernel, which sends files without
 //! reading them into the process.
 
+use crate::engines;
 use crate::tls_peer::{Authority, Client, simple};
 use highwire::server::{Engine, Handle};
 use highwire::{App, Path, Response, StatusCode};
@@ -13,7 +14,6 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use testkit::http1::{self, Http1};
 
-const ENGINES: [Engine; 3] = [Engine::Uring, Engine::Readiness, Engine::Threads];
 const FILE_BYTES: usize = 3_000_001;
 
 fn content() -> Vec<u8> {
@@ -138,7 +138,7 @@ fn pipelined(stream: &mut (impl Read + Write), content: &[u8]) {
 fn parts_arrive_in_order_among_other_answers() {
     let place = Place::new("order");
     let content = content();
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         let handle = place.app(engine).listen("127.0.0.1:0").expect("a port").start().expect("the server starts");
         pipelined(&mut connect(&handle, 0), &content);
         handle.shutdown();
@@ -151,7 +151,7 @@ fn parts_arrive_under_tls() {
     let place = Place::new("tls");
     let content = content();
     let authority = Authority::new("servers");
-    for engine in [Engine::Uring, Engine::Readiness] {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let server = place.app(engine).listen("127.0.0.1:0").expect("a port");
         let server = server.listen_tls("127.0.0.1:0", simple(&authority)).expect("another");
         let handle = server.start().expect("the server starts");
@@ -166,7 +166,7 @@ fn parts_arrive_under_tls() {
 
 #[test]
 fn a_file_that_shrinks_while_it_is_sent_cuts_the_connection_and_nothing_else() {
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         for kind in ["warm", "cold", "other"] {
             let place = Place::new(&format!("shrinks-{engine:?}-{kind}"));
             // The file is larger than all buffers between the server and the client, so its end is not sent yet when
@@ -194,7 +194,7 @@ fn a_file_that_shrinks_while_it_is_sent_cuts_the_connection_and_nothing_else() {
 fn a_peer_that_goes_away_in_the_middle_harms_nobody() {
     let place = Place::new("gone");
     let content = content();
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         let handle = place.app(engine).listen("127.0.0.1:0").expect("a port").start().expect("the server starts");
         for kind in ["warm", "cold", "other"] {
             for read in [0, 1, 200_000] {

@@ -4,6 +4,7 @@
 //!
 //! Needs a real kernel, because the first bytes arrive in pieces, and the end of a refused connection may be a reset.
 
+use crate::engines;
 use crate::tls_peer::{Authority, Client, simple};
 use highwire::server::{Config, Engine, Handle};
 use highwire::{App, Version};
@@ -225,7 +226,7 @@ fn app(engine: Engine) -> App {
 #[test]
 fn connections_speak_what_alpn_chose() {
     let authority = Authority::new("test");
-    for engine in [Engine::Uring, Engine::Readiness] {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         for (about, settings, rows) in TABLES {
             let server = app(engine).configure(*settings).listen("127.0.0.1:0").expect("a free port");
             let server = server.listen_tls("127.0.0.1:0", simple(&authority)).expect("a free port");

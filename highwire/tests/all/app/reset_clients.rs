@@ -3,6 +3,7 @@
 //!
 //! Needs a real kernel, because only a real socket loses the address of its peer when the peer resets the connection.
 
+use crate::engines;
 use crate::tls_peer::{Authority, Client, simple};
 use bytes::Bytes;
 use highwire::middleware::around;
@@ -18,8 +19,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use testkit::http1::{body, connect_within, exchange_text};
 use testkit::http2::Http2;
-
-const ENGINES: [Engine; 3] = [Engine::Uring, Engine::Readiness, Engine::Threads];
 
 /// The longest time that a step of a test may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -159,7 +158,7 @@ fn check_resets(engine: Engine, worker: Worker) {
 
 #[test]
 fn a_client_that_resets_its_connection_keeps_its_address() {
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         for worker in [Worker::Idle, Worker::Busy] {
             check_resets(engine, worker);
         }
@@ -234,7 +233,7 @@ fn the_not_found_handler_sees_the_client_inside_the_middleware() {
     let authority = Authority::new("test");
     let tls = |alpn: &str| Some(("TLSv1.3", Some("a.example".to_string()), Some(alpn.to_string())));
     let ways = [(Way::Clear, None), (Way::ClearHttp2, None), (Way::Tls, tls("http/1.1")), (Way::TlsHttp2, tls("h2"))];
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         for has_middleware in [false, true] {
             let log = Log::default();
             let app = missing_app(&log, has_middleware);

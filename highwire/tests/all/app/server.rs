@@ -1,5 +1,6 @@
 //! Starting and stopping servers. Needs a real kernel, because the tests are about sockets, threads and ports.
 
+use crate::engines;
 use highwire::server::{Balance, Engine, Handle};
 use highwire::{App, Error, IntoResponse, Peer, PerWorker, Reply, Response, State, blocking};
 use std::io::{Read, Write};
@@ -13,11 +14,9 @@ fn start(app: App, engine: Engine) -> Handle {
     app.listen("127.0.0.1:0").expect("a free port").start().expect("the server starts")
 }
 
-const ENGINES: [Engine; 3] = [Engine::Uring, Engine::Readiness, Engine::Threads];
-
 #[test]
 fn both_balances_serve_on_every_engine_with_several_workers() {
-    for engine in [Engine::Uring, Engine::Readiness] {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         for balance in [Balance::ReusePort, Balance::Handoff] {
             let app = App::new().get("/", || "here").configure(|config| {
                 config.workers = 3;
@@ -36,7 +35,7 @@ fn both_balances_serve_on_every_engine_with_several_workers() {
 
 #[test]
 fn several_servers_live_in_one_process() {
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         let servers: Vec<_> =
             ["a", "b"].into_iter().map(|name| (name, start(App::new().get("/", move || name), engine))).collect();
         for (name, handle) in &servers {
@@ -64,7 +63,7 @@ fn a_port_that_another_server_has_is_refused_by_name() {
 
 #[test]
 fn a_graceful_stop_finishes_what_is_under_way_and_lets_the_idle_go() {
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         let (tell, begun) = mpsc::channel();
         let tell = std::sync::Mutex::new(tell);
         let (release, gate) = mpsc::channel::<()>();
@@ -104,7 +103,7 @@ impl IntoResponse for Fails {
 
 #[test]
 fn a_graceful_stop_does_not_wait_on_where_the_last_connection_is_cut_by_its_handler() {
-    for engine in [Engine::Uring, Engine::Readiness] {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let (give, take) = mpsc::channel();
         let give = Mutex::new(give);
         let app = App::new()
@@ -132,7 +131,7 @@ fn a_graceful_stop_does_not_wait_on_where_the_last_connection_is_cut_by_its_hand
 
 #[test]
 fn an_abort_cuts_and_says_so() {
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         let app = App::new().get("/never", async || std::future::pending::<()>().await);
         let handle = start(app, engine);
         let mut stream = connect(&handle.addresses()[0]);
@@ -149,7 +148,7 @@ fn an_abort_cuts_and_says_so() {
 
 #[test]
 fn state_is_shared_and_local_values_belong_to_a_worker() {
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         let app = App::new()
             .state(AtomicUsize::new(0))
             .per_worker(|| std::cell::Cell::new(0usize))
@@ -177,7 +176,7 @@ fn unix_sockets_serve_and_leave_no_file() {
     let folder = std::env::temp_dir().join(format!("highwire-test-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let path = folder.join("socket");
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         let app = App::new().get("/peer", |peer: Peer| peer.to_string()).configure(|config| config.engine = engine);
         let server = app.listen(&format!("unix:{}", path.display())).expect("a free path");
         let handle = server.start().expect("the server starts");

@@ -5,6 +5,7 @@
 //! Needs a real kernel, because the outcome depends on how much of a body waits in socket buffers while the server does
 //! not receive. The server once answered bodies of 64 KiB and more with 408, although every byte had arrived.
 
+use crate::engines;
 use crate::tls_peer::{Authority, Client, simple};
 use aws_lc_rs::digest::{Context, SHA256};
 use highwire::body::BodyError;
@@ -420,10 +421,8 @@ fn check(engine: Engine) {
 
 #[test]
 fn bodies_reach_slow_handlers_whole_on_uring() {
-    // Uses a separate thread, because the kernel interrupts the thread that made a ring when it removes the ring.
-    match std::thread::spawn(|| highwire_io::Uring::new().map(drop)).join().expect("no panic") {
-        Ok(()) => check(Engine::Uring),
-        Err(error) => println!("not run: io_uring is unavailable: {error}"),
+    if engines::has(Engine::Uring) {
+        check(Engine::Uring);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests of long bodies: uploads on a server, and responses that a client takes as a whole.
 
+use crate::engines;
 use crate::served::{serve, stop};
 use bytes::Bytes;
 use highwire::client::{Bounds, Client, Error, block_on};
@@ -21,7 +22,7 @@ fn long_bodies_arrive_whole_on_each_engine() {
     fn body(length: usize) -> Vec<u8> {
         (0..length).map(|at| (at % 251) as u8).collect()
     }
-    for engine in [Engine::Uring, Engine::Readiness, Engine::Threads] {
+    for engine in engines::available(engines::ALL) {
         let client = Client::builder().max_body_bytes(LENGTHS[5]).build().expect("a client");
         let app = App::new()
             .post("/echo", |body: Bytes| body)
@@ -141,7 +142,7 @@ fn every_kind_of_response_can_follow_a_long_body() {
         }
         Ok(())
     }
-    for engine in [Engine::Uring, Engine::Readiness] {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let bounds = Bounds { connections: 1, ..Bounds::default() };
         let client = Client::builder().bounds(bounds).retries(0).build().expect("a client");
         let app = App::new()

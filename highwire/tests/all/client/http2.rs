@@ -192,8 +192,8 @@ fn a_request_for_another_protocol_does_not_wait_for_settings_for_ever() {
 #[derive(Debug)]
 struct Nowhere;
 
-impl highwire_io::resolve::Resolve for Nowhere {
-    fn resolve(&self, _: &str, _: u16, answer: highwire_io::resolve::Answer) {
+impl highwire::client::Resolve for Nowhere {
+    fn resolve(&self, _: &str, _: u16, answer: highwire::client::Answer) {
         answer(Err(std::io::ErrorKind::NotFound.into()));
     }
 }

@@ -1,10 +1,10 @@
 //! A worker inside another event loop, which waits for the worker's descriptor without a timeout. Needs a real kernel,
 //! because the descriptor must report I/O, wakes and timers.
 
-use highwire::server::{Driver, Worker};
+use crate::engines;
+use highwire::server::{Engine, Runtime};
 use highwire::topics::{Start, Topics};
 use highwire::{App, blocking};
-use highwire_io::{Readiness, Uring};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use std::sync::Arc;
@@ -40,10 +40,11 @@ fn ask(address: &str, path: &str) -> String {
     exchange_text(stream, format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
 }
 
-fn serve_inside<D: Driver>(driver: D) {
+fn serve_inside(engine: Engine) {
     let server = app().listen("127.0.0.1:0").expect("a free port");
     let address = server.addresses()[0].clone();
-    let mut worker: Worker<D> = server.into_worker(driver).expect("a worker");
+    let runtime = Runtime::new(engine).expect("a driver");
+    let mut worker = server.into_worker(runtime).expect("a worker");
     let mut outer = Poll::new().expect("an outer loop");
     // The client uses this waker only at its end. Until then, only the worker's descriptor may wake the loop.
     let done = Arc::new(Waker::new(outer.registry(), Token(1)).expect("a waker"));
@@ -83,7 +84,7 @@ fn subscribers_of_a_worker_outlive_another_one_on_their_thread() {
         };
         let server = App::new().get("/next", handler).listen("127.0.0.1:0").expect("a free port");
         let address = server.addresses()[0].clone();
-        (server.into_worker(Readiness::new().expect("a driver")).expect("a worker"), address)
+        (server.into_worker(Runtime::new(Engine::Readiness).expect("a driver")).expect("a worker"), address)
     });
     let [(mut first, first_address), (mut second, second_address)] = workers;
     let limit = Instant::now() + Duration::from_secs(8);
@@ -110,13 +111,12 @@ fn subscribers_of_a_worker_outlive_another_one_on_their_thread() {
 
 #[test]
 fn on_readiness() {
-    serve_inside(Readiness::new().expect("a driver"));
+    serve_inside(Engine::Readiness);
 }
 
 #[test]
 fn on_uring() {
-    match Uring::new() {
-        Ok(driver) => serve_inside(driver),
-        Err(error) => println!("not run: {error}"),
+    if engines::has(Engine::Uring) {
+        serve_inside(Engine::Uring);
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! Needs a real kernel, because the host waits only for the worker's descriptor.
 
-use highwire::server::{Driver, Worker};
+use crate::engines;
+use highwire::server::{Engine, Runtime, Worker};
 use highwire::{App, Reply, Response};
-use highwire_io::{Readiness, Uring};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use std::future::poll_fn;
@@ -169,19 +169,20 @@ fn is_readable(descriptor: RawFd, within: Duration) -> bool {
 }
 
 /// A host with an embedded worker, and in some tests a second one on the same thread.
-struct Host<D: Driver> {
-    worker: Worker<D>,
+struct Host {
+    worker: Worker<Runtime>,
     descriptor: RawFd,
     address: String,
-    neighbour: Option<Worker<D>>,
+    neighbour: Option<Worker<Runtime>>,
 }
 
-impl<D: Driver> Host<D> {
-    fn new(make: fn() -> std::io::Result<D>, gate: &SharedGate, has_neighbour: bool) -> Host<D> {
+impl Host {
+    fn new(engine: Engine, gate: &SharedGate, has_neighbour: bool) -> Host {
         let embed = |app: App| {
             let server = app.listen("127.0.0.1:0").expect("a free port");
             let address = server.addresses()[0].clone();
-            let mut worker: Worker<D> = server.into_worker(make().expect("a driver")).expect("a worker");
+            let runtime = Runtime::new(engine).expect("a driver");
+            let mut worker = server.into_worker(runtime).expect("a worker");
             let descriptor = worker.descriptor().expect("a descriptor");
             worker.turn_ready().expect("a turn");
             (worker, descriptor, address)
@@ -225,10 +226,10 @@ impl<D: Driver> Host<D> {
     }
 }
 
-fn check<D: Driver>(make: fn() -> std::io::Result<D>) {
+fn check(engine: Engine) {
     for has_neighbour in [false, true] {
         let gate = SharedGate::default();
-        let mut host = Host::new(make, &gate, has_neighbour);
+        let mut host = Host::new(engine, &gate, has_neighbour);
         for round in 0..ROUNDS {
             for path in PATHS {
                 let client = ask(&host.address, path);
@@ -250,7 +251,7 @@ fn check<D: Driver>(make: fn() -> std::io::Result<D>) {
 }
 
 /// Tests a host whose loop is a current-thread tokio runtime, where other tasks and timers wake the worker's handlers.
-fn check_inside_tokio<D: Driver>(make: fn() -> std::io::Result<D>) {
+fn check_inside_tokio(engine: Engine) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let tasks = tokio::task::LocalSet::new();
     tasks.block_on(&runtime, async {
@@ -261,7 +262,8 @@ fn check_inside_tokio<D: Driver>(make: fn() -> std::io::Result<D>) {
         });
         let server = app.listen("127.0.0.1:0").expect("a free port");
         let address = server.addresses()[0].clone();
-        let mut worker: Worker<D> = server.into_worker(make().expect("a driver")).expect("a worker");
+        let runtime = Runtime::new(engine).expect("a driver");
+        let mut worker = server.into_worker(runtime).expect("a worker");
         let descriptor = worker.descriptor().expect("a descriptor");
         let interest = tokio::io::Interest::READABLE;
         #[expect(deprecated, reason = "what takes its place is unsafe to call")]
@@ -292,31 +294,26 @@ fn check_inside_tokio<D: Driver>(make: fn() -> std::io::Result<D>) {
     });
 }
 
-/// Runs a test if the system has io_uring.
-fn on_uring(test: fn(fn() -> std::io::Result<Uring>)) {
-    // Uses a separate thread, because the kernel interrupts the thread that made a ring when it removes the ring.
-    match std::thread::spawn(|| Uring::new().map(drop)).join().expect("no panic") {
-        Ok(()) => test(Uring::new),
-        Err(error) => println!("not run: io_uring is unavailable: {error}"),
-    }
-}
-
 #[test]
 fn wakes_between_turns_reach_the_descriptor_on_readiness() {
-    check(Readiness::new);
+    check(Engine::Readiness);
 }
 
 #[test]
 fn wakes_between_turns_reach_the_descriptor_on_uring() {
-    on_uring(check::<Uring>);
+    if engines::has(Engine::Uring) {
+        check(Engine::Uring);
+    }
 }
 
 #[test]
 fn tasks_of_a_tokio_host_wake_handlers_on_readiness() {
-    check_inside_tokio(Readiness::new);
+    check_inside_tokio(Engine::Readiness);
 }
 
 #[test]
 fn tasks_of_a_tokio_host_wake_handlers_on_uring() {
-    on_uring(check_inside_tokio::<Uring>);
+    if engines::has(Engine::Uring) {
+        check_inside_tokio(Engine::Uring);
+    }
 }

@@ -2,6 +2,7 @@
 //! are forms, uploads, cookies, sessions, credentials, redirects, files, events, compressed responses, and requests
 //! from pages of other origins.
 
+use crate::engines;
 use crate::folder::{Place, bytes};
 use crate::served::body_of;
 use highwire::compress::{Compression, Decompression};
@@ -29,12 +30,15 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Serves an app on an engine, over HTTP and HTTPS.
-    pub(crate) fn start(engine: &str, app: App) -> Site {
+    /// Serves an app on an engine, over HTTP and HTTPS. Returns `None`, and reports that, if this machine lacks the engine.
+    pub(crate) fn start(engine: &str, app: App) -> Option<Site> {
         let engine = match engine {
             "uring" => Engine::Uring,
             _ => Engine::Readiness,
         };
+        if !engines::has(engine) {
+            return None;
+        }
         let app = app.configure(|config| {
             config.engine = engine;
             config.workers = 2;
@@ -44,7 +48,7 @@ impl Site {
         let tls = TlsConfig::new().self_signed(["localhost", "127.0.0.1"]);
         let handle = server.listen_tls("127.0.0.1:0", tls).expect("a free port").start().expect("the server starts");
         let addresses = [handle.addresses()[0].clone(), handle.addresses()[1].clone()];
-        Site { handle: Some(handle), addresses }
+        Some(Site { handle: Some(handle), addresses })
     }
 
     /// Returns the URL of a path. `scheme` is `http` or `https`.

@@ -1,6 +1,7 @@
 //! Files over real sockets: paths that must not lead out of the folder, links that change while they are followed,
 //! files that change while they are sent. Needs a real kernel, which keeps paths within the folder and sends the files.
 
+use crate::engines;
 use crate::folder::{Place, bytes};
 use highwire::middleware::AccessLog;
 use highwire::server::{Engine, Handle};
@@ -12,8 +13,6 @@ use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use testkit::http1;
-
-const ENGINES: [Engine; 3] = [Engine::Uring, Engine::Readiness, Engine::Threads];
 
 fn start(prefix: &str, files: Files, engine: Engine) -> Handle {
     let app = App::new().files(prefix, files).configure(|config| {
@@ -188,7 +187,7 @@ const LARGE: u64 = 64 << 20;
 fn a_file_that_shrinks_while_it_is_sent_ends_the_connection_alone() {
     let place = Place::new("shrinks");
     place.write("small.txt", "small");
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         place.write("large.bin", "");
         let file = fs::File::options().write(true).open(place.root().join("large.bin")).expect("a file");
         file.set_len(LARGE).expect("room for its length");
@@ -230,7 +229,7 @@ fn large_files_and_large_parts_of_them_arrive_and_are_counted() {
     let place = Place::new("large");
     let whole = bytes(3_000_000);
     place.write("large.bin", &whole);
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         let log = Log::default();
         let app = App::new().files("/", place.files()).with(AccessLog::common(log.clone())).configure(|config| {
             config.engine = engine;
@@ -279,7 +278,7 @@ fn large_files_that_are_kept_open_are_sent_between_other_answers() {
         head("GET", "/step.bin", "Connection: close\r\n"),
     ];
     let bodies: [&[u8]; 7] = [&one, b"", &step, b"small", &step[..100_000], &one, &step];
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         let handle = start("/", place.files(), engine);
         for round in 0..3 {
             let answers = http1::exchange(connect(&handle), requests.concat());

@@ -1,6 +1,7 @@
 //! Tests servers behind a proxy that forwards connections: the PROXY protocol before HTTP and before TLS. The tests use
 //! real sockets and both drivers.
 
+use crate::engines;
 use crate::tls_peer::{Authority, Client, simple};
 use highwire::server::{Engine, Handle, Listen};
 use highwire::{App, Peer};
@@ -11,7 +12,6 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 use testkit::http1::{self, body};
 
-const ENGINES: [Engine; 2] = [Engine::Uring, Engine::Readiness];
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
 fn start(engine: Engine, listen: Listen) -> Handle {
@@ -37,7 +37,7 @@ fn read(stream: &mut impl Read) -> String {
 
 #[test]
 fn the_proxy_says_whose_connection_it_is() {
-    for engine in ENGINES {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let handle = start(engine, Listen::new().proxy_protocol());
         let two = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\x0a\0\0\x01\x12\x67\x01\xbb";
         for (header, expected) in [
@@ -81,7 +81,7 @@ fn the_proxy_says_whose_connection_it_is() {
 
 #[test]
 fn caps_are_those_of_the_real_peer() {
-    for engine in ENGINES {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let handle = start(engine, Listen::new().proxy_protocol());
         let header = b"PROXY TCP4 192.0.2.1 198.51.100.1 1 443\r\n";
         let hold = |header: &[u8]| {
@@ -113,7 +113,7 @@ fn caps_are_those_of_the_real_peer() {
 #[test]
 fn the_header_comes_before_tls() {
     let authority = Authority::new("servers");
-    for engine in ENGINES {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let handle = start(engine, Listen::new().tls(simple(&authority)).proxy_protocol());
         let mut stream = connect(&handle);
         stream.write_all(b"PROXY TCP4 192.0.2.1 198.51.100.1 4711 443\r\n").expect("the server reads");

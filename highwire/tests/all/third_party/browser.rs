@@ -42,9 +42,11 @@ fn visit(engine: &str, scheme: &str) {
     let Some(program) = program(&["chromium", "chromium-browser", "google-chrome", "chrome"]) else { return };
     let place = everything::place(&format!("browser-{engine}-{scheme}"));
     let (sender, reports) = mpsc::channel();
-    let site = Site::start(engine, everything::app(&place, sender));
+    let Some(site) = Site::start(engine, everything::app(&place, sender)) else { return };
     // The page begins at `localhost` and ends at the IP address, which for a browser is another site.
-    let other = Site::start(engine, everything::elsewhere([site.named(scheme, ""), site.url(scheme, "")]));
+    let Some(other) = Site::start(engine, everything::elsewhere([site.named(scheme, ""), site.url(scheme, "")])) else {
+        return;
+    };
     let page = site.named(scheme, &format!("/page?other={}", other.named(scheme, "")));
     let folder = Folder::new(&format!("browser-{engine}-{scheme}"));
     let (data, log) = (format!("--user-data-dir={}", folder.path("data")), folder.path("log"));

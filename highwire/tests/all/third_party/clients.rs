@@ -67,7 +67,7 @@ impl Curl {
             return None;
         }
         let place = everything::place(&format!("curl-{test}-{engine}"));
-        let site = Site::start(engine, everything::app(&place, mpsc::channel().0));
+        let site = Site::start(engine, everything::app(&place, mpsc::channel().0))?;
         Some(Curl { program, site, place })
     }
 
@@ -341,7 +341,7 @@ fn curl_prints_events_as_they_come(engine: &str) {
 fn wget_goes_on_where_it_stopped(engine: &str) {
     let Some(program) = program(&["wget"]) else { return };
     let place = everything::place(&format!("wget-{engine}"));
-    let site = Site::start(engine, everything::app(&place, mpsc::channel().0));
+    let Some(site) = Site::start(engine, everything::app(&place, mpsc::channel().0)) else { return };
     let whole = bytes(LARGE);
     for scheme in ["http", "https"] {
         for cut in [0, 1, 2_345_678, LARGE] {
@@ -370,7 +370,7 @@ fn python_requests(engine: &str) {
         return not_run("requests for Python is not installed");
     };
     let place = everything::place(&format!("requests-{engine}"));
-    let site = Site::start(engine, everything::app(&place, mpsc::channel().0));
+    let Some(site) = Site::start(engine, everything::app(&place, mpsc::channel().0)) else { return };
     let expected = sum(bytes(LARGE), NOTHING).to_string();
     let file = place.root().join("large.bin").display().to_string();
     for scheme in ["http", "https"] {

@@ -1,7 +1,7 @@
 //! Tests servers under TLS. Needs a real kernel, because a turn must find many connections ready at once.
 
+use crate::engines;
 use crate::tls_peer::{Authority, Client, simple};
-use highwire::server::Engine;
 use highwire::{App, RawStream, Upgrade};
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
@@ -18,7 +18,7 @@ const PEERS: usize = 32;
 
 #[test]
 fn a_handshake_that_waited_for_its_turn_keeps_its_deadline() {
-    for engine in [Engine::Uring, Engine::Readiness] {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let (authority, (entered, inside), (release, gate)) =
             (Authority::new("test"), mpsc::channel(), mpsc::channel::<()>());
         let gate = Mutex::new(gate);
@@ -77,7 +77,7 @@ async fn echo(mut stream: RawStream) {
 
 #[test]
 fn an_end_that_the_peer_has_said_stays_said_when_its_connection_ends_behind_it() {
-    for engine in [Engine::Uring, Engine::Readiness] {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let authority = Authority::new("test");
         let late = async |upgrade: Upgrade| {
             // After this time, all bytes of the peer and the end of its direction have arrived.

@@ -1,6 +1,7 @@
 //! Apps as services of the tower family: called directly, in axum routers, and with layers and other apps around them.
 
 use crate::asked::*;
+use crate::engines;
 use bytes::Bytes;
 use highwire::body::BodyError;
 use highwire::server::Engine;
@@ -156,7 +157,7 @@ fn a_rate_limit_does_not_count_callers_without_an_address_as_one() {
 
 #[test]
 fn the_last_clone_ends_the_workers_after_what_is_under_way() {
-    for engine in [Engine::Uring, Engine::Readiness] {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let (told, ended) = told();
         let (give, take) = mpsc::channel();
         let give = Mutex::new(give);

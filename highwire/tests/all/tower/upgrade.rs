@@ -2,6 +2,7 @@
 //! project over HTTP/1 and HTTP/2, tunnels by CONNECT, refusals, and ends of either side.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic shows the failed step")]
 
+use crate::engines;
 use axum::Router;
 use axum::extract::Request;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
@@ -17,8 +18,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tungstenite::client::IntoClientRequest;
 use tungstenite::protocol::Role;
 use tungstenite::{Message as Theirs, WebSocket as Client};
-
-const ENGINES: [Engine; 3] = [Engine::Uring, Engine::Readiness, Engine::Threads];
 
 /// The longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -113,7 +112,7 @@ fn head(stream: &mut TcpStream, request: &str) -> String {
 
 #[test]
 fn the_websocket_of_axum_echoes_messages_of_all_sizes() {
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         let (handle, ends) = serve(engine);
         let mut client = connect(&handle);
         for length in [0, 1, 125, 126, 4096, 65_535, 65_536, 300_000, 1 << 20] {
@@ -131,7 +130,7 @@ fn the_websocket_of_axum_echoes_messages_of_all_sizes() {
 
 #[test]
 fn the_websocket_of_axum_runs_over_http2() {
-    for engine in [Engine::Uring, Engine::Readiness] {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let (handle, ends) = serve(engine);
         let address = handle.addresses()[0].to_string();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -172,7 +171,7 @@ fn the_websocket_of_axum_runs_over_http2() {
 
 #[test]
 fn a_service_takes_over_the_connection_after_upgrade_and_connect() {
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         let (handle, _) = serve(engine);
         for (request, status) in [
             ("GET /greet HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: greeting\r\n\r\n", "101"),
@@ -203,7 +202,7 @@ fn a_service_takes_over_the_connection_after_upgrade_and_connect() {
 
 #[test]
 fn an_upgrade_that_is_refused_leaves_the_connection_to_http() {
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         let (handle, _) = serve(engine);
         let mut stream = tcp(&handle);
         let fields = "host: a\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
@@ -218,7 +217,7 @@ fn an_upgrade_that_is_refused_leaves_the_connection_to_http() {
 
 #[test]
 fn a_service_learns_of_clients_that_vanish() {
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         let (handle, ends) = serve(engine);
         let clients: Vec<_> = (0..20).map(|_| connect(&handle)).collect();
         for client in &clients {
@@ -243,7 +242,7 @@ fn a_service_learns_of_clients_that_vanish() {
 
 #[test]
 fn a_service_that_answers_everything_accepts_no_tunnel() {
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         let router = Router::new().fallback(async || "fine");
         let app = App::new().fallback(tower::service(router)).configure(|config| config.engine = engine);
         let handle = app.listen("127.0.0.1:0").unwrap().start().unwrap();
@@ -269,7 +268,7 @@ async fn leave(mut request: Request) -> axum::response::Response {
 
 #[test]
 fn the_connection_ends_when_the_service_drops_its_stream() {
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         let app = App::new().fallback(tower::service(Router::new().route("/leave", any(leave))));
         let app = app.configure(|config| {
             config.engine = engine;

@@ -2,6 +2,7 @@
 //! many sizes, many clients at the same time, clients that vanish, and the end of the server.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic shows the failed step")]
 
+use crate::engines;
 use highwire::App;
 use highwire::server::{Engine, Handle};
 use highwire::ws::{Message, WebSocket};
@@ -13,8 +14,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::{Message as Theirs, WebSocket as Client};
-
-const ENGINES: [Engine; 3] = [Engine::Uring, Engine::Readiness, Engine::Threads];
 
 /// The longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -47,7 +46,7 @@ fn connect(handle: &Handle) -> Client<TcpStream> {
 
 #[test]
 fn messages_of_all_sizes_come_back() {
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         let handle = serve(engine);
         let mut client = connect(&handle);
         for length in [0, 1, 125, 126, 4095, 4096, 4097, 16_384, 65_535, 65_536, 300_000, 1 << 20] {
@@ -68,7 +67,7 @@ fn messages_of_all_sizes_come_back() {
 
 #[test]
 fn many_clients_talk_at_the_same_time_and_some_vanish() {
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         let handle = serve(engine);
         let mut clients: Vec<_> = (0..60).map(|_| connect(&handle)).collect();
         for round in 0..20 {
@@ -100,7 +99,7 @@ fn many_clients_talk_at_the_same_time_and_some_vanish() {
 /// The driver has a test of its own for the fault that such clients once found in it.
 #[test]
 fn floods_of_empty_frames_leave_others_their_turn() {
-    for engine in [Engine::Uring, Engine::Readiness] {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let handle = serve(engine);
         let mut bystander = connect(&handle);
         let floods: Vec<TcpStream> = (0..16).map(|_| connect(&handle).get_ref().try_clone().unwrap()).collect();
@@ -132,7 +131,7 @@ fn floods_of_empty_frames_leave_others_their_turn() {
 
 #[test]
 fn a_stopping_server_closes_with_1001() {
-    for engine in ENGINES {
+    for engine in engines::available(engines::ALL) {
         let handle = serve(engine);
         let mut client = connect(&handle);
         handle.shutdown();

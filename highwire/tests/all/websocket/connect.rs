@@ -2,6 +2,7 @@
 //! and TLS, and against servers that refuse, lie, stall and vanish.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic shows the failed step")]
 
+use crate::engines;
 use crate::tls_peer;
 use highwire::client::Client;
 use highwire::server::{Engine, Handle};
@@ -13,8 +14,6 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
-
-const ENGINES: [Engine; 2] = [Engine::Uring, Engine::Readiness];
 
 async fn echo(mut socket: WebSocket) {
     while let Some(Ok(message)) = socket.recv().await {
@@ -97,7 +96,7 @@ fn ask(visitor: &Handle, url: &str) -> String {
 
 #[test]
 fn messages_come_back_from_our_own_server() {
-    for engine in ENGINES {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let app = || {
             App::new().get("/{how}", |upgrade: WebSocketUpgrade| {
                 let deflate = Deflate::new().client_context_takeover(true).server_context_takeover(true);
@@ -132,7 +131,7 @@ fn messages_come_back_from_tungstenite() {
             }
         }
     });
-    for engine in ENGINES {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         assert_eq!(ask(&visitor(engine), &url), "ok ", "{engine:?}");
     }
 }
@@ -142,7 +141,7 @@ fn a_refused_server_gets_the_messages_before_its_mistake() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = std::thread::spawn(move || {
-        ENGINES.map(|_| {
+        engines::EVENT_LOOPS.map(|_| {
             let mut socket = tungstenite::accept(listener.accept().unwrap().0).unwrap();
             socket.get_mut().write_all(b"\x81\x05hello\xb1\x05hello").unwrap();
             let echo = socket.read();
@@ -153,7 +152,7 @@ fn a_refused_server_gets_the_messages_before_its_mistake() {
             (echo.unwrap().into_text().unwrap().to_string(), close.unwrap().is_close(), sent.is_ok())
         })
     });
-    for engine in ENGINES {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let app = App::new().get("/", move || async move {
             let connect = Connect::new(&format!("ws://127.0.0.1:{port}/")).unwrap();
             echo(connect.connect().await.unwrap()).await;
@@ -242,7 +241,7 @@ fn wrong_servers_are_errors_that_name_the_reason() {
         (liar(b"", true).replace("ws:", "wss:"), "the time limit has passed"),
         (liar(b"", true), "the time limit has passed"),
     ];
-    for engine in ENGINES {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let visitor = visitor(engine);
         for (url, expected) in &cases {
             let said = ask(&visitor, url);
@@ -263,7 +262,7 @@ fn wrong_servers_are_errors_that_name_the_reason() {
 #[test]
 fn the_connection_of_a_refused_handshake_is_not_used_again() {
     let url = liar(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", true);
-    for engine in ENGINES {
+    for engine in engines::available(engines::EVENT_LOOPS) {
         let visitor = visitor(engine);
         for _ in 0..3 {
             // The server answers only the first request of each connection.

@@ -6,7 +6,7 @@ pub(crate) mod http2;
 mod tally;
 
 use highwire::App;
-use highwire::server::{Engine, Handle, Worker};
+use highwire::server::{Engine, Handle, Runtime, Worker};
 use highwire_io::sim::{Arrived, Faults, Network, Simulated};
 use sim::tls::{self, Clients, Http, Resumption, Session, Version};
 use std::io::{ErrorKind, Read, Write};
@@ -261,10 +261,8 @@ pub(crate) struct Real {
 impl Real {
     /// Starts a server. Returns `None` if the system does not support the engine.
     pub(crate) fn start(engine: Engine, app: App) -> Option<Real> {
-        if engine == Engine::Uring
-            && let Err(error) = highwire_io::Uring::new()
-        {
-            println!("not run: {error}");
+        if let (true, Err(error)) = (engine == Engine::Uring, Runtime::choose(engine)) {
+            let _ = writeln!(std::io::stderr(), "not run: {error}");
             return None;
         }
         let app = app.configure(|config| config.engine = engine);
