@@ -1,12 +1,12 @@
 //! Charges the worker's share of the memory budget for the memory that a connection holds, and gives the charge back.
 
-use super::Connection;
 use super::account::Account;
+use super::http1::Http1;
 use super::transport::Transport;
-use crate::panics::let_go;
-use crate::raw::Ended;
+use super::{Connection, Protocol};
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
+use highwire_proto::Role;
 
 impl Transport {
     /// Charges the worker's share of the memory budget for the bytes that the connection holds now. For the exchanges,
@@ -43,6 +43,13 @@ impl Transport {
         self.close_account(worker);
         self.account = Account::default();
     }
+
+    /// Gives back the charge of the exchanges, which have ended with the connection.
+    pub(super) fn give_back_exchanges(&mut self, worker: &mut WorkerContext<impl Service>) {
+        // The exchanges may have been counted again since the connection began to end.
+        self.account.set_exchanges(0);
+        self.charge(worker);
+    }
 }
 
 impl Connection {
@@ -54,39 +61,37 @@ impl Connection {
 
     /// Counts the bytes that the exchanges hold now, for the next [`Transport::charge`].
     pub(super) fn count_exchanges(&mut self) {
-        let lent = self.transport.account.lent();
-        let exchanges = match (&mut self.http2, &self.exchange) {
-            (Some(http2), _) => http2.held(),
-            (None, Some(exchange)) => exchange.lent(lent) + exchange.held(),
-            (None, None) => lent,
-        };
-        let exchanges = exchanges + self.tunnel.as_ref().map_or(0, |tunnel| tunnel.held());
-        self.transport.account.set_exchanges(exchanges);
+        match &mut self.protocol {
+            Protocol::Http1(http1) => http1.count_exchanges(&mut self.transport),
+            Protocol::Http2(http2) => self.transport.account.set_exchanges(http2.held()),
+        }
     }
 
     /// Ends the exchanges and cancels their handlers.
     pub(super) fn release_protocol(&mut self, worker: &mut WorkerContext<impl Service>) {
-        if let Some(http2) = self.http2.take() {
-            http2.release(worker);
-        }
-        if let Some(mut exchange) = self.exchange.take() {
-            exchange.lose(worker);
-            exchange.recycle();
-        }
-        if let Some(tunnel) = self.tunnel.take() {
-            tunnel.end(Ended::Broken);
-            let_go(tunnel);
+        match &mut self.protocol {
+            Protocol::Http1(http1) => http1.release(worker),
+            Protocol::Http2(_) => {
+                let ended = Protocol::Http1(Http1::new(Role::Server));
+                if let Protocol::Http2(http2) = std::mem::replace(&mut self.protocol, ended) {
+                    http2.release(worker);
+                }
+            }
         }
     }
 
     /// Ends the exchanges of a connection that is ending, and gives back their charge.
     #[inline]
     pub(super) fn release_if_ended(&mut self, worker: &mut WorkerContext<impl Service>) {
-        if self.transport.is_ending() && (self.http2.is_some() || self.exchange.is_some() || self.is_tunnel()) {
-            self.release_protocol(worker);
-            // The exchanges may have been counted again since the connection began to end.
-            self.transport.account.set_exchanges(0);
-            self.transport.charge(worker);
+        if !self.transport.is_ending() {
+            return;
+        }
+        match &mut self.protocol {
+            Protocol::Http1(http1) => http1.release_if_ended(&mut self.transport, worker),
+            Protocol::Http2(_) => {
+                self.release_protocol(worker);
+                self.transport.give_back_exchanges(worker);
+            }
         }
     }
 

@@ -1,26 +1,17 @@
 //! The steps of a connection that differ in the client's role: how it begins, how it begins requests, and what it
 //! reports to the pool.
 
-use super::Connection;
-use super::http1::H1;
+use super::http1::Http1;
 use super::out::Out;
 use super::phase::Phase;
-use crate::client::{Failure, Interim, Link, Protocol, SURPLUS_TICKS, Setup, Stage};
-use crate::deadline::{NEVER, TICKS_A_SECOND};
-use crate::exchange::Tunnel;
-use crate::exchange::abort::Abort;
-use crate::exchange::lifecycle::Lifecycle;
-use crate::raw::Raw;
+use super::{Connection, Protocol};
+use crate::client::{self, Failure, Interim, Link, SURPLUS_TICKS, Setup};
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
-use highwire_proto::h1::state::State;
-use highwire_proto::{Head, Role, h1};
+use highwire_proto::{Head, Role};
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::any::Any;
 use std::rc::Rc;
-
-/// The number of ticks in which some of the rest of a body must come whose reader has dropped it.
-const REST_TICKS: u32 = TICKS_A_SECOND;
 
 impl Connection {
     /// Returns the link to the pool, if this is a connection to a server.
@@ -41,7 +32,6 @@ impl Connection {
         // Only the client gives a connection to another protocol.
         let Ok(setup) = (setup as Box<dyn Any>).downcast::<Setup>() else { return };
         let link = setup.link.clone();
-        self.tunnel = None;
         if let Some(old) = self.transport.link.take() {
             // This connection was one to a proxy, whose pool no longer counts it.
             old.close();
@@ -49,7 +39,7 @@ impl Connection {
         worker.rules = link.rules.clone();
         link.attach(worker.context.inbox.waker(self.transport.task().number()));
         self.transport.link = Some(link);
-        self.http = h1::Connection::new(Role::Client);
+        self.protocol = Protocol::Http1(Http1::new(Role::Client));
         self.transport.phase = Phase::Fresh;
         if !self.begin_tls(*setup, worker, out) {
             self.opened_to(worker, out);
@@ -95,18 +85,18 @@ impl Connection {
         let Some(link) = self.transport.link.clone() else { return };
         let is_agreed = out.tls.as_ref().is_some_and(|tls| tls.speaks_http2());
         let is_http2 = match link.protocol {
-            Protocol::Auto => is_agreed,
-            Protocol::Http10 | Protocol::Http11 if is_agreed => {
+            client::Protocol::Auto => is_agreed,
+            client::Protocol::Http10 | client::Protocol::Http11 if is_agreed => {
                 let text = "the TLS configuration offers HTTP/2, which the client does not speak here";
                 self.fail_client(Failure::Unsupported(text));
                 return self.finish(worker, out);
             }
-            Protocol::Http10 | Protocol::Http11 => false,
-            Protocol::Http2 if out.tls.is_some() && !is_agreed => {
+            client::Protocol::Http10 | client::Protocol::Http11 => false,
+            client::Protocol::Http2 if out.tls.is_some() && !is_agreed => {
                 self.fail_client(Failure::Unsupported("the server does not offer HTTP/2"));
                 return self.finish(worker, out);
             }
-            Protocol::Http2 => true,
+            client::Protocol::Http2 => true,
         };
         if is_http2 {
             self.begin_http2(worker, out);
@@ -122,219 +112,32 @@ impl Connection {
     /// Records the reason why a client's connection ends, and fails its requests with that reason.
     pub(super) fn fail_client(&mut self, failure: Failure) {
         let Some(link) = self.transport.link.clone() else { return };
-        let mine = self.exchange.as_mut().and_then(|exchange| exchange.take_asking());
-        let streams = self.http2.iter_mut().flat_map(|http2| http2.active.iter_mut().flatten());
-        let theirs = streams.filter_map(|active| active.exchange.take_asking());
-        for asking in mine.into_iter().chain(theirs) {
-            asking.fail(failure.copy());
+        match &mut self.protocol {
+            Protocol::Http1(http1) => http1.fail_asking(&failure),
+            Protocol::Http2(http2) => http2.fail_asking(&failure),
         }
         link.set_reason(failure);
     }
 
-    /// Begins the next request of an HTTP/1 connection, and ends the current one if nobody waits for it any more.
+    /// Begins the next requests, as far as the server allows.
     pub(super) fn drive_client(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let Some(link) = self.transport.link.clone().filter(|link| !link.is_opening()) else { return };
-        if self.http2.is_some() {
-            return self.drive_http2_client(&link, worker, out);
+        match &mut self.protocol {
+            Protocol::Http1(http1) => http1.drive_client(&mut self.transport, &link, worker, out),
+            Protocol::Http2(http2) => self.transport.drive_http2_client(http2, &link, worker, out),
         }
-        self.recycle_exchange();
-        if self.is_tunnel() {
-            return;
-        }
-        if let Some(exchange) = &self.exchange {
-            if exchange.is_unwanted() {
-                self.abort(worker, out);
-            } else if exchange.incoming.is_let_go() {
-                self.finish_body(worker, out);
-            }
-            return;
-        }
-        if self.transport.work.is_unfinished() {
-            // What the server has sent already must not become the response to the next request.
-            return;
-        }
-        while self.transport.unread.is_empty()
-            && self.http.client() == State::Idle
-            && self.http.server() == State::Idle
-            && self.exchange.is_none()
-            && !self.transport.is_ending()
-        {
-            let Some(asking) = link.next() else { return };
-            self.begin_request(asking, worker, out);
-        }
-    }
-
-    /// Receives the rest of a body whose reader has dropped it, if it is short and comes soon. Otherwise ends the
-    /// connection.
-    fn finish_body(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        let rest = self.http.announced();
-        if rest == 0 || worker.rules.unread_body_bytes.is_some_and(|most| rest > most) {
-            return self.abort(worker, out);
-        }
-        H1::new(self, out).data(&[], worker);
-        self.transport.phase = Phase::Body;
-        worker.deadlines.set(self.transport.id.index, worker.tick, REST_TICKS);
-    }
-
-    /// Handles the head of a response. `seen` has its bytes, and `behind` the bytes after it. Returns how many bytes of
-    /// `behind` were used as the body.
-    pub(super) fn response(
-        &mut self,
-        length: highwire_proto::Length,
-        head: &mut Head,
-        seen: &[u8],
-        behind: &[u8],
-        worker: &mut WorkerContext<impl Service>,
-        out: &mut Out<'_>,
-    ) -> usize {
-        self.transport.served = self.transport.served.saturating_add(1);
-        if let Some(link) = &self.transport.link
-            && let Some(hint) = head.field(seen, b"keep-alive")
-        {
-            link.idle.set(link.rules.idle.min(idle_hint(hint).unwrap_or(NEVER)));
-        }
-        // The deadline for the body starts anew.
-        self.transport.phase = Phase::Fresh;
-        if head.upgrade {
-            let raw = Raw::new(worker.context.inbox.waker(self.transport.task().number()));
-            self.exchange().accept_tunnel(Tunnel::new(raw), head, seen, worker.now);
-            self.become_tunnel();
-            if let Some(link) = &self.transport.link {
-                link.close();
-            }
-            return 0;
-        }
-        let asking = self.exchange.as_ref().and_then(|exchange| exchange.asking());
-        if asking.is_some_and(|asking| asking.request().upgrade.is_some()) {
-            // A server that has refused another protocol may expect it all the same.
-            self.http.close_after();
-        }
-        let mut exchange = H1::new(self, out).with_behind(behind);
-        exchange.answered(length, head, seen, worker);
-        let used = exchange.used();
-        self.await_reader();
-        self.recycle_exchange();
-        used
-    }
-
-    /// Handles an interim response.
-    pub(super) fn interim_response(
-        &mut self,
-        head: &Head,
-        seen: &[u8],
-        worker: &mut WorkerContext<impl Service>,
-        out: &mut Out<'_>,
-    ) {
-        let asking = self.exchange.as_ref().and_then(|exchange| exchange.asking());
-        if asking.is_some_and(|asking| !asking.interim(|| interim(head, seen))) {
-            self.end_with(Abort::Malformed(highwire_proto::Error::TooManyInterims), worker, out);
-        }
-    }
-
-    /// Handles the passed deadline of the current phase.
-    pub(super) fn client_out_of_time(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        let Some(link) = self.transport.link.clone() else { return };
-        if link.is_opening() {
-            self.fail_client(Failure::TimedOut(Stage::Handshake));
-            return self.abort(worker, out);
-        }
-        match self.transport.phase {
-            Phase::Head => self.end_with(Abort::HeadTooSlow, worker, out),
-            Phase::Body if !self.is_let_go() && self.body_is_fast_enough(worker) => {
-                self.transport.phase = Phase::Fresh;
-                return self.wait_for(Phase::Body, worker);
-            }
-            Phase::Body => self.end_with(Abort::BodyTooSlow, worker, out),
-            Phase::Tunnel => return self.end_idle_tunnel(worker, out),
-            Phase::Write => self.end_with(Abort::WriteTooSlow, worker, out),
-            Phase::Closing => return self.abort(worker, out),
-            Phase::Linger => return self.close(worker, out),
-            _ => {}
-        }
-        if !self.transport.is_ending() {
-            self.finish(worker, out);
-        }
-    }
-
-    /// Returns true if a response is being received whose reader has dropped its body.
-    fn is_let_go(&self) -> bool {
-        self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.is_let_go())
-    }
-
-    /// Returns the phase of an HTTP/1 connection to a server.
-    pub(super) fn client_phase(&self) -> Phase {
-        if self.is_tunnel() {
-            return if self.transport.blocked { Phase::Write } else { Phase::Tunnel };
-        }
-        let Some(exchange) = &self.exchange else { return Phase::Idle };
-        if self.transport.blocked && !exchange.incoming.is_streaming() {
-            Phase::Write
-        } else if exchange.incoming.is_streaming() && !exchange.incoming.is_full() {
-            Phase::Body
-        } else if exchange.asking().is_some() && !exchange.outgoing.is_streaming() {
-            Phase::Head
-        } else {
-            // The program has to make or to take a part of a body.
-            Phase::Handler
-        }
-    }
-
-    /// Settles an HTTP/1 connection to a server: ends it if it cannot be used again, and sets the phase.
-    pub(super) fn settle_client(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        self.recycle_exchange();
-        let has_response = !self.is_tunnel()
-            && self
-                .exchange
-                .as_ref()
-                .is_none_or(|exchange| exchange.asking().is_none() && !exchange.incoming.is_streaming());
-        if self.is_opening() {
-            if self.transport.ended {
-                self.fail_client(Failure::Tls("the server has ended the connection during the handshake".into()));
-                self.finish(worker, out);
-            }
-            return;
-        }
-        if has_response {
-            if let Some(exchange) = &mut self.exchange {
-                // The server has responded before it has received the whole request. The rest is of no use, and the
-                // connection cannot carry another request.
-                exchange.outgoing.cut();
-            }
-            let is_idle = self.exchange.as_ref().is_none_or(|exchange| exchange.is_over())
-                && self.http.client() == State::Idle
-                && self.http.server() == State::Idle;
-            if self.transport.blocked && is_idle {
-                return self.wait_for(Phase::Write, worker);
-            }
-            let is_over = self.transport.link.as_ref().is_some_and(|link| link.is_over(worker.draining));
-            if !is_idle || self.transport.ended || is_over {
-                return self.finish(worker, out);
-            }
-        }
-        self.wait_for(self.client_phase(), worker);
-    }
-
-    /// Returns true if this is a connection to a server that shall close when it has no request.
-    #[inline]
-    pub(super) fn retires(&self) -> bool {
-        self.transport.link.as_ref().is_some_and(|link| link.retires())
     }
 
     /// Begins a shutdown: the connection closes when it has no request.
     pub(super) fn drain_client(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         // Requests of handlers that are still running may wait for a connection that is being opened.
         self.transport.link.iter().filter(|link| !link.is_opening()).for_each(|link| link.retire());
-        match self.http2 {
-            Some(_) => self.settle_http2(worker, out),
-            None => self.settle_client(worker, out),
+        match &mut self.protocol {
+            Protocol::Http1(http1) => http1.settle_client(&mut self.transport, worker, out),
+            Protocol::Http2(_) => self.settle_http2(worker, out),
         }
         // Less may wait for readers now than when receiving paused.
         self.resume_if_wanted(out.queue);
-    }
-
-    /// Returns true if this is a connection to a server whose TLS handshake is not complete.
-    pub(super) fn is_opening(&self) -> bool {
-        self.transport.link.as_ref().is_some_and(|link| link.is_opening())
     }
 
     /// Reports to the pool how many requests the connection could begin. Called after each event.
@@ -343,26 +146,19 @@ impl Connection {
         if self.transport.is_ending() {
             return link.close();
         }
-        if link.is_opening() || self.is_tunnel() {
+        if link.is_opening() || self.tunnel().is_some() {
             return;
         }
-        if self.http2.as_ref().is_some_and(|http2| http2.http.peer_goes_away().is_some()) {
-            // The requests in progress go on. Those that are not begun can be sent on another connection.
-            return link.close();
-        }
-        let (is_idle, most) = match &self.http2 {
-            None => {
-                let is_idle = self.exchange.is_none()
-                    && self.transport.unread.is_empty()
-                    && !self.transport.work.is_unfinished()
-                    && self.http.client() == State::Idle
-                    && !self.transport.blocked
-                    && !self.transport.ended;
+        let (is_idle, most) = match &self.protocol {
+            Protocol::Http1(http1) => {
+                let is_idle = http1.may_ask(&self.transport);
                 (is_idle, usize::from(is_idle))
             }
+            // The requests in progress go on. Those that are not begun can be sent on another connection.
+            Protocol::Http2(http2) if http2.http.peer_goes_away().is_some() => return link.close(),
             // It takes no more requests while it is not known to live.
-            Some(http2) if http2.pinged.is_some() => (false, 0),
-            Some(http2) => (http2.http.open_streams() == 0, http2.room(worker.rules.streams)),
+            Protocol::Http2(http2) if http2.pinged.is_some() => (false, 0),
+            Protocol::Http2(http2) => (http2.http.open_streams() == 0, http2.room(worker.rules.streams)),
         };
         link.update(is_idle, most);
         if self.transport.phase == Phase::Idle && link.is_surplus() {
@@ -371,17 +167,6 @@ impl Connection {
             worker.deadlines.set_at(index, due.min(worker.deadlines.get(index)));
         }
     }
-}
-
-/// Returns the number of ticks for which a connection may be idle whose server closes it after the seconds in
-/// `Keep-Alive: timeout=…` (RFC 2068 section 19.7.1.1). It is less, because a request that crosses the server's end on the
-/// way is lost.
-fn idle_hint(hint: &[u8]) -> Option<u32> {
-    let mut parameters = std::str::from_utf8(hint).ok()?.split(',').filter_map(|parameter| parameter.split_once('='));
-    let (_, seconds) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("timeout"))?;
-    let ticks = seconds.trim().trim_matches('"').parse::<u32>().ok()?.saturating_mul(TICKS_A_SECOND);
-    let margin = (ticks / 5).clamp(TICKS_A_SECOND / 2, 5 * TICKS_A_SECOND);
-    Some(ticks.saturating_sub(margin).max(1))
 }
 
 /// Returns an interim response for the requester.

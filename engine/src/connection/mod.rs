@@ -25,35 +25,47 @@ mod turn;
 mod unread;
 pub(super) mod work;
 
-use self::http2::streams::Http2;
+use self::http1::Http1;
+use self::http2::Http2;
 use self::out::Out;
 use self::phase::Phase;
 use self::transport::Transport;
-use crate::body::most_incoming;
-use crate::exchange::{Exchange, Intake, Tunnel};
+use crate::exchange::Tunnel;
 use crate::raw::{Raw, RawStream};
 use crate::service::Service;
 use crate::shared::Shared;
 use crate::worker::context::WorkerContext;
-use highwire_io::{Peer, Queue, SocketId};
-use highwire_proto::{Head, Role, h1};
+use highwire_io::{Op, Peer, Queue, SocketId};
+use highwire_proto::{Head, Role};
 
 /// The number of unread bytes at which a connection stops receiving, at the latest. Unread bytes collect, for example,
 /// while the connection waits for a handler or for the peer to take answers.
 pub(super) const UNREAD_BYTES: usize = 64 * 1024;
 
-/// A client's connection: its transport and its protocol.
+/// A connection: its transport and its protocol.
 pub(crate) struct Connection {
     transport: Transport,
-    http: h1::Connection,
-    /// The pending HTTP/1 exchange.
-    exchange: Option<Box<Exchange>>,
-    /// The tunnel that an HTTP/1 connection has become. It has taken the exchange's place, which needs more memory.
-    tunnel: Option<Tunnel>,
-    /// The byte counts of the HTTP/1 request's body.
-    intake: Intake,
-    /// The state and the exchanges of HTTP/2; `None` over HTTP/1.
-    http2: Option<Box<Http2>>,
+    protocol: Protocol,
+}
+
+/// The state of a protocol, and its exchanges. A connection begins with HTTP/1, and may change to HTTP/2.
+enum Protocol {
+    Http1(Http1),
+    Http2(Box<Http2>),
+}
+
+impl Protocol {
+    fn http1(&self) -> Option<&Http1> {
+        if let Protocol::Http1(http1) = self { Some(http1) } else { None }
+    }
+
+    fn http2(&self) -> Option<&Http2> {
+        if let Protocol::Http2(http2) = self { Some(http2) } else { None }
+    }
+
+    fn http2_mut(&mut self) -> Option<&mut Http2> {
+        if let Protocol::Http2(http2) = self { Some(http2) } else { None }
+    }
 }
 
 impl Connection {
@@ -61,25 +73,17 @@ impl Connection {
     /// the connection must begin with a header of the PROXY protocol.
     pub(crate) fn new(id: SocketId, peer: Peer, proxied: bool, worker: &mut WorkerContext<impl Service>) -> Connection {
         worker.deadlines.set(id.index, worker.tick, worker.rules.head);
-        Connection {
-            transport: Transport::new(id, peer, proxied),
-            http: h1::Connection::new(Role::Server),
-            exchange: None,
-            tunnel: None,
-            intake: Intake::default(),
-            http2: None,
-        }
+        Connection { transport: Transport::new(id, peer, proxied), protocol: Protocol::Http1(Http1::new(Role::Server)) }
     }
 
     /// Creates a connection that a task of ours has opened, and returns its raw stream for the task.
     pub(crate) fn opened(id: SocketId, worker: &mut WorkerContext<impl Service>) -> (Connection, RawStream) {
         let mut connection = Connection::new(id, Peer::Local, false, worker);
         let raw = Raw::new(worker.context.inbox.waker(connection.transport.task().number()));
-        connection.http = h1::Connection::switched(Role::Server);
         connection.transport.is_outgoing = true;
         let tunnel = Tunnel::new(raw);
         let stream = tunnel.stream();
-        connection.tunnel = Some(tunnel);
+        connection.protocol = Protocol::Http1(Http1::of_tunnel(tunnel));
         connection.wait_for(Phase::Tunnel, worker);
         (connection, stream)
     }
@@ -162,12 +166,17 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
-        if self.transport.has_lent_buffer && !self.take_back_unused(out.queue) {
-            return self.abort(worker, out);
+        if let Protocol::Http1(http1) = &mut self.protocol {
+            if http1.has_lent_buffer() && !http1.take_back_unused(&mut self.transport, out.queue) {
+                return self.abort(worker, out);
+            }
+            if http1.is_tunnel() {
+                http1.received_raw(&mut self.transport, bytes, worker, out);
+                self.resume_if_wanted(out.queue);
+                return self.settle(worker, head, out);
+            }
         }
-        if self.is_tunnel() {
-            self.received_raw(bytes, worker, out);
-        } else if self.transport.unread.is_empty() {
+        if self.transport.unread.is_empty() {
             let used = self.advance(bytes, worker, head, out);
             if used < bytes.len() {
                 self.keep(&bytes[used..], worker, out);
@@ -205,7 +214,10 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
-        (self.transport.ended, self.transport.has_lent_buffer, self.transport.awaits_piece) = (true, false, false);
+        self.transport.ended = true;
+        if let Protocol::Http1(http1) = &mut self.protocol {
+            http1.forget_lent_buffer();
+        }
         // The flag is never cleared, because the end of the TCP stream usually follows the peer's close_notify.
         self.transport.end_said |= is_said;
         // Any bytes in `sealed` arrived before the end. `proceed_tls` decrypts them first and then calls this function
@@ -281,7 +293,10 @@ impl Connection {
     /// Parses as many of the kept unread bytes as possible.
     pub(super) fn proceed(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         // Even if no bytes are unread, the parser may still have to report the end of a body.
-        let end_is_due = || self.http2.as_ref().map_or(self.http.end_is_due(), |http2| http2.http.end_is_due());
+        let end_is_due = || match &self.protocol {
+            Protocol::Http1(http1) => http1.end_is_due(),
+            Protocol::Http2(http2) => http2.http.end_is_due(),
+        };
         if self.transport.is_ending() || (self.transport.unread.is_empty() && !end_is_due()) {
             return;
         }
@@ -291,8 +306,10 @@ impl Connection {
             // A connection that is ending keeps no unread bytes.
             return;
         }
-        if self.is_tunnel() {
-            return self.received_raw(&unread[used.min(unread.len())..], worker, out);
+        if let Protocol::Http1(http1) = &mut self.protocol
+            && http1.is_tunnel()
+        {
+            return http1.received_raw(&mut self.transport, &unread[used.min(unread.len())..], worker, out);
         }
         unread.drain(..used.min(unread.len()));
         self.put_back_unread(unread);
@@ -311,19 +328,9 @@ impl Connection {
         self.transport.unread.put(unread, self.transport.link.is_some());
     }
 
-    /// Returns true if the HTTP/1 connection carries another protocol, after Upgrade or CONNECT.
-    fn is_tunnel(&self) -> bool {
-        self.tunnel().is_some()
-    }
-
+    /// Returns the tunnel that an HTTP/1 connection has become, after Upgrade or CONNECT.
     pub(super) fn tunnel(&self) -> Option<&Tunnel> {
-        self.tunnel.as_ref()
-    }
-
-    /// Returns true if the connection is not held up, no body was refused, and the connection is not ending, so parsing
-    /// may continue.
-    fn may_read(&self) -> bool {
-        !self.transport.is_held_up() && !self.transport.body_refused && !self.transport.is_ending()
+        self.protocol.http1().and_then(Http1::tunnel)
     }
 
     /// Parses as much of `window` as possible. Returns the number of bytes used.
@@ -335,10 +342,15 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) -> usize {
-        match self.http2 {
-            None => self.advance_http1(window, worker, head, out),
-            Some(_) => self.advance_http2(window, worker, head, out),
+        let mut used = 0;
+        if let Protocol::Http1(http1) = &mut self.protocol {
+            used = http1.advance(&mut self.transport, window, worker, head, out);
+            if !http1.is_http2() {
+                return used;
+            }
+            self.begin_http2(worker, out);
         }
+        used + self.advance_http2(&window[used..], worker, head, out)
     }
 
     /// Appends bytes that cannot be parsed now to the unread bytes, and pauses receiving if these are too many. Calls
@@ -347,7 +359,10 @@ impl Connection {
         if self.transport.is_ending() {
             return;
         }
-        let most = self.most_unread();
+        let most = match &self.protocol {
+            Protocol::Http1(http1) => http1.most_unread(&self.transport),
+            Protocol::Http2(_) => self.transport.most_unread(UNREAD_BYTES),
+        };
         self.transport.unread.append(bytes, most, self.transport.link.is_some());
         if self.transport.unread.len() >= most {
             self.transport.pause(out.queue);
@@ -357,29 +372,43 @@ impl Connection {
         }
     }
 
-    /// Returns the number of unread bytes at which receiving stops. It is a quarter of [`UNREAD_BYTES`] if an earlier
-    /// turn has left work, because the unread bytes may then keep the worker busy for many turns.
-    fn most_unread(&self) -> usize {
-        // While the reader of a response takes nothing, its connection keeps no more than the queue of the body does.
-        let is_full = self.transport.link.is_some() && self.http2.is_none() && self.incoming_is_full();
-        let most = if is_full { most_incoming() } else { UNREAD_BYTES };
-        if self.transport.work.is_unfinished() { most.min(UNREAD_BYTES / 4) } else { most }
-    }
-
     /// Resumes receiving if it is paused and no reason for the pause is left, or receives the next bytes into the memory
     /// of a body's reader.
     pub(super) fn resume_if_wanted(&mut self, queue: &mut Queue) {
-        if self.lend_buffer(queue) || !self.transport.paused {
-            return;
+        match &mut self.protocol {
+            Protocol::Http1(http1) => http1.resume_if_wanted(&mut self.transport, queue),
+            Protocol::Http2(_) => self.transport.resume_if_wanted(queue),
         }
-        let raw_is_full = self.tunnel().is_some_and(|tunnel| tunnel.raw.borrow().paused);
-        let full = self.transport.is_held_up()
-            || self.transport.body_refused
-            || self.transport.unread.len() >= self.most_unread()
-            || raw_is_full
-            || self.incoming_is_full();
-        if !full && self.transport.phase != Phase::Gone {
-            self.receive_on(queue);
+    }
+
+    /// Takes back the buffer of a receive that the driver has not started.
+    pub(crate) fn take_back(&mut self, buffer: Vec<u8>) {
+        if let Protocol::Http1(http1) = &mut self.protocol {
+            http1.take_back(&mut self.transport, buffer);
         }
+    }
+
+    /// Handles the driver's report that it has received `count` bytes into a buffer that was lent to it.
+    pub(crate) fn received_into(
+        &mut self,
+        buffer: Vec<u8>,
+        count: usize,
+        worker: &mut WorkerContext<impl Service>,
+        head: &mut Head,
+        queue: &mut Queue,
+    ) {
+        if self.transport.is_ending() {
+            // The driver has paused receiving. The connection waits for the peer's end, or is gone.
+            return queue.push(Op::ResumeRecv { socket: self.transport.id });
+        }
+        self.with_out(worker, queue, |connection, worker, out| {
+            let Connection { transport, protocol: Protocol::Http1(http1) } = &mut *connection else { return };
+            if let Some(buffer) = http1.received_into(transport, buffer, count, worker, out) {
+                return connection.received_plain(&buffer[buffer.len() - count..], worker, head, out);
+            }
+            connection.proceed(worker, head, out);
+            connection.resume_if_wanted(out.queue);
+            connection.settle(worker, head, out);
+        });
     }
 }

@@ -79,7 +79,7 @@ impl Connection {
                 };
                 out.tls = None;
                 // Later, the server may have processed the request.
-                let is_opening = self.is_opening();
+                let is_opening = self.transport.is_opening();
                 self.fail_client(if is_opening { client::Failure::Tls(text) } else { client::Failure::Lost });
                 self.finish(worker, out);
             }
@@ -105,7 +105,7 @@ impl Connection {
                 }
                 if self.transport.is_ending() {
                     plain.clear();
-                } else if !plain.is_empty() || (heard.opened && self.http2.is_some()) {
+                } else if !plain.is_empty() || (heard.opened && self.protocol.http2().is_some()) {
                     self.received_plain(&plain, worker, head, out);
                 }
                 if heard.ended {
@@ -141,7 +141,7 @@ impl Connection {
 
     /// Ends a connection whose client has not negotiated HTTP/2, if HTTP/1 is turned off (RFC 9113 section 3.2).
     fn refuse_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        if let Some(http2) = &mut self.http2 {
+        if let Some(http2) = self.protocol.http2_mut() {
             let text = "HTTP/2 under TLS has to be negotiated by ALPN";
             http2.http.fail(Failure { code: Code::Protocol, text }, &mut out.queue.output);
         }

@@ -1,6 +1,7 @@
 //! The part of a connection below its protocol: socket, TLS session, unread and unsent bytes, phase and deadline, and
 //! the charge to the memory budget.
 
+use super::UNREAD_BYTES;
 use super::account::Account;
 use super::out::Out;
 use super::phase::Phase;
@@ -30,6 +31,8 @@ pub(super) struct Transport {
     pub(super) sealed: Option<Box<Vec<u8>>>,
     /// The number of requests on this connection so far.
     pub(super) served: u32,
+    /// The number of bytes that have come behind the last answer.
+    late: u32,
     pub(super) account: Account,
     pub(super) phase: Phase,
     /// True if the end of our direction has been queued.
@@ -38,23 +41,10 @@ pub(super) struct Transport {
     pub(super) blocked: bool,
     /// True if receiving is paused.
     pub(super) paused: bool,
-    /// True if the driver has a buffer of a body's reader for the next bytes. Receiving counts as paused then.
-    pub(super) has_lent_buffer: bool,
-    /// True if that buffer is for the next bytes of any kind, such as the head of a response.
-    pub(super) awaits_piece: bool,
-    /// True if the last response was received into the memory of its reader.
-    pub(super) was_lent: bool,
-    /// True if the reader of the response's body may be slow, so that little of it is received before the reader asks.
-    pub(super) is_sparing: bool,
     /// True if the peer has ended its direction.
     pub(super) ended: bool,
     /// True if the peer itself has signaled the end of its direction: by FIN without TLS, by close_notify with TLS.
     pub(super) end_said: bool,
-    /// True if the end of the peer's direction was reported to the HTTP/1 state machine.
-    pub(super) end_seen: bool,
-    /// True if the connection has stopped reading a body that no handler takes, because the body is too large. The
-    /// connection closes after the response.
-    pub(super) body_refused: bool,
     /// True if the connection uses TLS.
     pub(super) is_secure: bool,
     /// True if a task of ours has opened the connection.
@@ -76,19 +66,14 @@ impl Transport {
             tls: None,
             sealed: None,
             served: 0,
+            late: 0,
             account: Account::default(),
             phase: if proxied { Phase::Proxy } else { Phase::Fresh },
             end_sent: false,
             blocked: false,
             paused: false,
-            has_lent_buffer: false,
-            awaits_piece: false,
-            was_lent: false,
-            is_sparing: false,
             ended: false,
             end_said: false,
-            end_seen: false,
-            body_refused: false,
             is_secure: false,
             is_outgoing: false,
             work: Work::default(),
@@ -108,6 +93,37 @@ impl Transport {
     /// Returns true if the connection is closing or closed, so no more bytes are parsed.
     pub(super) fn is_ending(&self) -> bool {
         matches!(self.phase, Phase::Closing | Phase::Linger | Phase::Gone)
+    }
+
+    /// Counts bytes that come behind the last answer, and returns their number.
+    pub(super) fn count_late(&mut self, count: usize) -> u32 {
+        self.late = self.late.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        self.late
+    }
+
+    /// Returns true if this is a connection to a server whose TLS handshake is not complete.
+    pub(super) fn is_opening(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.is_opening())
+    }
+
+    /// Returns true if this is a connection to a server that shall close when it has no request.
+    pub(super) fn retires(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.retires())
+    }
+
+    /// Returns the number of unread bytes at which receiving stops, at most `most`. It is a quarter of [`UNREAD_BYTES`] if an
+    /// earlier turn has left work, because the unread bytes may then keep the worker busy for many turns.
+    pub(super) fn most_unread(&self, most: usize) -> usize {
+        if self.work.is_unfinished() { most.min(UNREAD_BYTES / 4) } else { most }
+    }
+
+    /// Resumes receiving if it is paused and no reason for the pause is left.
+    pub(super) fn resume_if_wanted(&mut self, queue: &mut Queue) {
+        let is_full = self.is_held_up() || self.unread.len() >= self.most_unread(UNREAD_BYTES);
+        if self.paused && !is_full && self.phase != Phase::Gone {
+            self.paused = false;
+            queue.push(Op::ResumeRecv { socket: self.id });
+        }
     }
 
     /// Returns the client's address and TLS session, if there is one, for handlers.
@@ -156,6 +172,7 @@ impl Transport {
     /// linger timeout is zero, the connection then closes as soon as they are sent. Otherwise it closes when the peer
     /// ends its direction or the linger deadline passes.
     pub(super) fn finish(&mut self, is_needed: bool, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        self.late = 0;
         let unsent = self.close_account(worker);
         self.charge(worker);
         if self.ended && !self.blocked && out.waiting() > 0 {
@@ -190,7 +207,6 @@ impl Transport {
             } else {
                 self.end_direction(out);
             }
-            self.has_lent_buffer = false;
             if std::mem::take(&mut self.paused) {
                 // It also frees a buffer that was lent for the body.
                 out.queue.push(Op::ResumeRecv { socket: self.id });

@@ -1,13 +1,10 @@
 //! Runs a connection within its work allowance per turn, and leaves the rest of its work for a later turn; see
 //! [`work`](super::work).
 
-use super::Connection;
-use super::http1::H1;
 use super::out::Out;
 use super::transport::Transport;
 use super::work::Left;
-use crate::exchange::Exchange;
-use crate::exchange::lifecycle::Lifecycle;
+use super::{Connection, Protocol};
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use highwire_io::Queue;
@@ -20,23 +17,15 @@ impl Connection {
             self.become_client(worker, head, out);
         }
         if self.transport.link.is_some() {
-            let begun = if self.http2.is_some() { (worker.stopwatch)() } else { 0 };
             self.drive_client(worker, out);
-            if self.http2.is_some() {
-                self.transport.work.spend_since(begun, worker.stopwatch);
-            }
             if self.transport.is_ending() {
                 return;
             }
         }
-        if self.http2.is_some() {
-            return self.drive_http2(worker, head, out);
+        match &mut self.protocol {
+            Protocol::Http1(http1) => http1.drive(&mut self.transport, worker, out),
+            Protocol::Http2(_) => return self.drive_http2(worker, head, out),
         }
-        if self.exchange.is_some() {
-            H1::new(self, out).poll_answer(worker);
-            self.pump(worker, out);
-        }
-        self.drive_tunnel(worker, out);
         self.proceed(worker, head, out);
         self.resume_if_wanted(out.queue);
     }
@@ -51,7 +40,7 @@ impl Connection {
                 return;
             }
             if connection.transport.is_late(worker) {
-                if let Some(http2) = connection.http2.as_mut().filter(|http2| http2.undriven.is_some()) {
+                if let Some(http2) = connection.protocol.http2_mut().filter(|http2| http2.undriven.is_some()) {
                     // The turn that drives the streams which are left would miss this wake for the other ones.
                     http2.has_late_wakes = true;
                 }
@@ -64,8 +53,7 @@ impl Connection {
     /// Calls [`drive`](Self::drive), and then settles the connection. In a tunnel, or if a handler takes a request body in
     /// parts, charges the time of `drive` as work of the connection. Over HTTP/2, `drive` itself does.
     fn drive_timed(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
-        let takes_parts = |exchange: &Exchange| exchange.incoming.has_reader();
-        let is_fed = self.is_tunnel() || self.exchange.as_deref().is_some_and(takes_parts);
+        let is_fed = self.protocol.http1().is_some_and(|http1| http1.is_tunnel() || http1.has_reader());
         let begun = if is_fed { (worker.stopwatch)() } else { 0 };
         self.drive(worker, head, out);
         if is_fed {

@@ -1,8 +1,8 @@
 //! Bodies of requests: collected whole, passed on in parts, or dropped.
 
-use super::H1;
-use crate::connection::Connection;
+use super::{H1, Http1};
 use crate::connection::out::Out;
+use crate::connection::transport::Transport;
 use crate::connection::work;
 use crate::exchange::Exchange;
 use crate::exchange::lifecycle::Lifecycle;
@@ -14,40 +14,47 @@ use highwire_proto::Head;
 use highwire_proto::h1::state::State;
 use http::{HeaderName, HeaderValue};
 
-impl Connection {
+impl Http1 {
     /// Handles received bytes of a request body. Returns true if the caller must call [`body_fed`](Self::body_fed)
     /// afterwards.
     pub(in crate::connection) fn body_came(
         &mut self,
+        transport: &mut Transport,
         data: &[u8],
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) -> bool {
-        let body_use = H1::new(self, out).data(data, worker);
+        let body_use = H1::new(self, transport, out).data(data, worker);
         body_use != BodyUse::None || self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader())
     }
 
     /// Charges the received bytes to the memory budget, and polls a handler that takes the body in parts.
-    pub(in crate::connection) fn body_fed(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        if !H1::new(self, out).charge_or_abort(worker) {
+    pub(in crate::connection) fn body_fed(
+        &mut self,
+        transport: &mut Transport,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        if !H1::new(self, transport, out).charge_or_abort(worker) {
             return;
         }
         if self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader()) {
             let begun = (worker.stopwatch)();
-            self.transport.work.spend(work::POLL);
-            H1::new(self, out).poll_answer(worker);
-            self.pump(worker, out);
-            self.transport.work.spend_since(begun, worker.stopwatch);
+            transport.work.spend(work::POLL);
+            H1::new(self, transport, out).poll_answer(worker);
+            self.pump(transport, worker, out);
+            transport.work.spend_since(begun, worker.stopwatch);
         }
     }
 
     /// Refuses a chunk that would exceed the body's limit, as soon as the size of the chunk is announced.
     pub(in crate::connection) fn chunk_announced(
         &mut self,
+        transport: &mut Transport,
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        H1::new(self, out).data(&[], worker);
+        H1::new(self, transport, out).data(&[], worker);
     }
 
     /// Returns true if the reader of the request's body has dropped it, and the rest is too long to drop as it arrives, or of

@@ -1,9 +1,10 @@
 //! Implements [`Carrier`] for HTTP/1, where a connection has one exchange at a time.
 
+use super::Http1;
 use crate::body::Part;
-use crate::connection::Connection;
 use crate::connection::out::Out;
 use crate::connection::phase::Phase;
+use crate::connection::transport::Transport;
 use crate::context::TaskKind;
 use crate::exchange::abort::Abort;
 use crate::exchange::carrier::{Carrier, Sent};
@@ -23,8 +24,9 @@ use http::{HeaderName, HeaderValue};
 
 /// The current exchange of an HTTP/1 connection.
 pub(in crate::connection) struct H1<'c, 'q> {
-    pub(in crate::connection) connection: &'c mut Connection,
-    pub(in crate::connection) out: &'c mut Out<'q>,
+    http1: &'c mut Http1,
+    transport: &'c mut Transport,
+    out: &'c mut Out<'q>,
     /// The bytes received after the request's head, and how many of them were used as the request's body.
     behind: &'c [u8],
     used: usize,
@@ -32,8 +34,12 @@ pub(in crate::connection) struct H1<'c, 'q> {
 
 impl<'c, 'q> H1<'c, 'q> {
     #[inline]
-    pub(in crate::connection) fn new(connection: &'c mut Connection, out: &'c mut Out<'q>) -> H1<'c, 'q> {
-        H1 { connection, out, behind: &[], used: 0 }
+    pub(in crate::connection) fn new(
+        http1: &'c mut Http1,
+        transport: &'c mut Transport,
+        out: &'c mut Out<'q>,
+    ) -> H1<'c, 'q> {
+        H1 { http1, transport, out, behind: &[], used: 0 }
     }
 
     /// Adds the bytes received after the request's head.
@@ -54,41 +60,41 @@ impl Carrier for H1<'_, '_> {
 
     #[inline]
     fn task(&self) -> TaskKind {
-        self.connection.transport.task()
+        self.transport.task()
     }
 
     #[inline]
     fn caller(&self) -> Caller<'_> {
-        self.connection.transport.caller(self.out)
+        self.transport.caller(self.out)
     }
 
     #[inline]
     fn exchange(&mut self) -> Option<&mut Exchange> {
-        self.connection.exchange.as_deref_mut()
+        self.http1.exchange.as_deref_mut()
     }
 
     fn make_exchange(&mut self, _: &mut WorkerContext<impl Service>) -> &mut Exchange {
-        self.connection.exchange()
+        self.http1.exchange()
     }
 
     fn intake(&mut self) -> Option<&mut Intake> {
-        Some(&mut self.connection.intake)
+        Some(&mut self.http1.intake)
     }
 
     fn charge(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
-        self.connection.recharge(worker)
+        self.http1.recharge(self.transport, worker)
     }
 
     fn no_memory(&mut self, worker: &mut WorkerContext<impl Service>) {
-        self.connection.no_memory(worker, self.out);
+        self.http1.no_memory(self.transport, worker, self.out);
     }
 
     fn lent(&mut self) -> usize {
-        self.connection.transport.account.lent()
+        self.transport.account.lent()
     }
 
     fn lend(&mut self, bytes: usize) {
-        self.connection.transport.account.set_lent(bytes);
+        self.transport.account.set_lent(bytes);
     }
 
     fn awaits_continue(&self) -> bool {
@@ -101,7 +107,7 @@ impl Carrier for H1<'_, '_> {
         let limit = worker.shared.config().limits.unread_body_bytes;
         let too_large = matches!(length, Length::Exact(length) if length > limit);
         if too_large || head.expects_continue {
-            self.connection.http.close_after();
+            self.http1.http.close_after();
         }
     }
 
@@ -117,8 +123,8 @@ impl Carrier for H1<'_, '_> {
         let body = self.behind.get(..usize::try_from(length).ok()?)?;
         let limits = &worker.rules.parser;
         // The parser returns such a body as one part, followed by the end.
-        let data = self.connection.http.receive(body, head, limits).ok()?;
-        let end = self.connection.http.receive(&[], head, limits).ok()?;
+        let data = self.http1.http.receive(body, head, limits).ok()?;
+        let end = self.http1.http.receive(&[], head, limits).ok()?;
         debug_assert!(data.event == Event::Data(body) && end.event == Event::End { trailers: false });
         self.used = body.len();
         Some(Bytes::copy_from_slice(body))
@@ -127,58 +133,58 @@ impl Carrier for H1<'_, '_> {
     /// Returns the number of bytes of the body, or of its current chunk, that the peer has announced and that have not
     /// been received yet.
     fn announced(&self) -> u64 {
-        self.connection.http.announced()
+        self.http1.http.announced()
     }
 
     fn took(&mut self, _: BodyUse, _: usize, _: &mut WorkerContext<impl Service>) {}
 
     fn over_limit(&mut self, body_use: BodyUse, _: usize, worker: &mut WorkerContext<impl Service>) {
-        self.connection.body_too_large(body_use, worker, self.out);
+        self.http1.body_too_large(self.transport, body_use, worker, self.out);
     }
 
     fn stop_body(&mut self, _: &mut WorkerContext<impl Service>) {
-        self.connection.http.close_after();
+        self.http1.http.close_after();
     }
 
     fn request_ended(&mut self, worker: &mut WorkerContext<impl Service>) {
-        self.connection.pump(worker, self.out);
-        self.connection.recharge(worker);
-        self.connection.recycle_exchange();
+        self.http1.pump(self.transport, worker, self.out);
+        self.http1.recharge(self.transport, worker);
+        self.http1.recycle_exchange();
     }
 
     #[inline]
     fn admit(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>) {
-        if response.close || self.connection.leaves_body(worker) {
-            self.connection.http.close_after();
+        if response.close || self.http1.leaves_body(worker) {
+            self.http1.http.close_after();
         }
         let is_tunnel = matches!(response.content, Content::Switch(_));
-        if self.connection.http.awaits_tunnel() && !is_tunnel && response.status.is_success() {
+        if self.http1.http.awaits_tunnel() && !is_tunnel && response.status.is_success() {
             // A 2xx answer to a CONNECT would mean that a tunnel exists (RFC 9110 section 9.3.6).
             *response = Response::error(StatusCode::NOT_IMPLEMENTED, "there is no tunnel here\n");
         }
     }
 
     fn may_answer(&mut self) -> bool {
-        if self.connection.transport.link.is_some() {
+        if self.transport.link.is_some() {
             return false;
         }
-        let has_begun = self.connection.has_begun_to_answer();
-        !has_begun && !self.connection.http.must_close() && self.connection.http.server() != State::Done
+        let has_begun = self.http1.has_begun_to_answer();
+        !has_begun && !self.http1.http.must_close() && self.http1.http.server() != State::Done
     }
 
     fn interim(&mut self, status: u16, fields: &[(HeaderName, HeaderValue)]) -> Result<(), highwire_proto::Error> {
-        self.connection.send_interim(status, fields, self.out)
+        self.http1.send_interim(status, fields, self.out)
     }
 
     #[inline]
     fn send(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>) {
         if let Content::Bytes(bytes) = &response.content
-            && !self.connection.sends_in_parts(bytes, self.out)
-            && let Some(exchange) = &mut self.connection.exchange
+            && !self.http1.sends_in_parts(bytes, self.out)
+            && let Some(exchange) = &mut self.http1.exchange
         {
             exchange.count_whole(bytes.len());
         }
-        self.connection.send(response, worker, self.out);
+        self.http1.send(self.transport, response, worker, self.out);
     }
 
     /// Returns true without TLS. Under TLS the server must read a file to encrypt it.
@@ -188,33 +194,33 @@ impl Carrier for H1<'_, '_> {
 
     fn send_part(&mut self, part: Part, worker: &mut WorkerContext<impl Service>) -> Result<Sent, Abort> {
         // The handler has made a part, so the deadline for the next one starts anew.
-        self.connection.transport.phase = Phase::Fresh;
+        self.transport.phase = Phase::Fresh;
         let sent = match part {
-            Part::Bytes(bytes) => self.connection.send_part(bytes, worker, self.out),
-            Part::File(step) => self.connection.send_step(step, worker, self.out),
+            Part::Bytes(bytes) => self.http1.send_part(self.transport, bytes, worker, self.out),
+            Part::File(step) => self.http1.send_step(self.transport, step, worker, self.out),
         };
         sent.map(|()| Sent::More).map_err(|error| Abort::BodyMisfit(Some(error)))
     }
 
     fn body_waits(&mut self, worker: &mut WorkerContext<impl Service>) {
-        if !self.connection.recharge(worker) {
+        if !self.http1.recharge(self.transport, worker) {
             let text = "the buffered bytes of an answer do not fit the memory budget; the connection is cut";
             quiet::log!(Memory, warn, "{text}");
-            self.connection.abort(worker, self.out);
+            self.http1.abort(self.transport, worker, self.out);
         }
     }
 
     fn send_end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>) -> Result<(), Abort> {
-        let sent = self.connection.send_end(&trailers, self.out);
+        let sent = self.http1.send_end(&trailers, self.out);
         sent.map_err(|error| Abort::BodyMisfit(Some(error)))
     }
 
     fn cut(&mut self, _: Abort, worker: &mut WorkerContext<impl Service>) {
-        if self.connection.has_begun_to_answer() || self.connection.transport.link.is_some() {
-            return self.connection.abort(worker, self.out);
+        if self.http1.has_begun_to_answer() || self.transport.link.is_some() {
+            return self.http1.abort(self.transport, worker, self.out);
         }
         // The answer is complete, so the peer still gets it.
-        self.out.flush(self.connection.transport.id);
-        self.connection.finish(worker, self.out);
+        self.out.flush(self.transport.id);
+        self.http1.finish(self.transport, worker, self.out);
     }
 }

@@ -4,7 +4,6 @@ use super::H2;
 use super::streams::{Active, Http2};
 use super::tunnel::written;
 use crate::client::{Asking, Failure, Link};
-use crate::connection::Connection;
 use crate::connection::client::interim;
 use crate::connection::out::Out;
 use crate::connection::transport::Transport;
@@ -24,21 +23,33 @@ use highwire_proto::{Error, Head, Length};
 use http::Method;
 use std::rc::Rc;
 
-impl Connection {
+impl Transport {
     /// Begins the requests that wait, as far as the server allows.
     pub(in crate::connection) fn drive_http2_client(
         &mut self,
+        http2: &mut Http2,
         link: &Rc<Link>,
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        let Connection { transport, http2: Some(http2), .. } = self else { return };
-        while http2.room(usize::MAX) > 0 && !transport.is_ending() {
+        let begun = (worker.stopwatch)();
+        while http2.room(usize::MAX) > 0 && !self.is_ending() {
             // A request for another protocol waits until the server's settings tell whether it takes any.
             let is_known = http2.http.knows_peer();
             let may_begin = |asking: &Asking| is_known || asking.request().upgrade.is_none();
             let Some(asking) = link.next_if(may_begin) else { break };
-            transport.begin_request_http2(http2, asking, worker, out);
+            self.begin_request_http2(http2, asking, worker, out);
+        }
+        self.work.spend_since(begun, worker.stopwatch);
+    }
+}
+
+impl Http2 {
+    /// Fails all requests of ours.
+    pub(in crate::connection) fn fail_asking(&mut self, failure: &Failure) {
+        let active = self.active.iter_mut().flatten();
+        for asking in active.filter_map(|active| active.exchange.take_asking()) {
+            asking.fail(failure.copy());
         }
     }
 }

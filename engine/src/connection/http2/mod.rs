@@ -17,11 +17,11 @@ pub(super) use self::carrier::H2;
 pub(super) use self::streams::Http2;
 
 use crate::body::most_incoming;
-use crate::connection::Connection;
 use crate::connection::http1::trailer_fields;
 use crate::connection::out::{BATCH_BYTES, Out};
 use crate::connection::transport::Transport;
 use crate::connection::work::{self, Timing};
+use crate::connection::{Connection, Protocol};
 use crate::deadline::TICKS_A_SECOND;
 use crate::exchange::Waits;
 use crate::exchange::abort::Abort;
@@ -33,27 +33,26 @@ use crate::worker::context::WorkerContext;
 use highwire_proto::h2::{Event, Lent, StreamRef};
 use highwire_proto::{Head, Length, Role, h2};
 
-impl Connection {
-    /// Returns `Some(true)` if the first bytes are the HTTP/2 preface and the settings allow HTTP/2 here, and `None` if
-    /// more bytes are needed. Under TLS, `http2_tls` and `http2_without_alpn` must be on, and no protocol may have been
-    /// negotiated by ALPN. (RFC 9113 section 3.2 demands ALPN.)
-    #[cold]
-    pub(in crate::connection) fn begins_http2(
-        &self,
-        window: &[u8],
-        worker: &WorkerContext<impl Service>,
-        out: &Out<'_>,
-    ) -> Option<bool> {
-        let known = window.len().min(h2::PREFACE.len());
-        let config = worker.shared.config();
-        let may = match &out.tls {
-            None => config.http2_cleartext,
-            Some(tls) => config.http2_tls && config.http2_without_alpn && tls.negotiated_nothing(),
-        };
-        let begins = may && window[..known] == h2::PREFACE[..known];
-        if begins && known < h2::PREFACE.len() { None } else { Some(begins) }
-    }
+/// Returns `Some(true)` if the first bytes are the HTTP/2 preface and the settings allow HTTP/2 here, and `None` if
+/// more bytes are needed. Under TLS, `http2_tls` and `http2_without_alpn` must be on, and no protocol may have been
+/// negotiated by ALPN. (RFC 9113 section 3.2 demands ALPN.)
+#[cold]
+pub(in crate::connection) fn begins_http2(
+    window: &[u8],
+    worker: &WorkerContext<impl Service>,
+    out: &Out<'_>,
+) -> Option<bool> {
+    let known = window.len().min(h2::PREFACE.len());
+    let config = worker.shared.config();
+    let may = match &out.tls {
+        None => config.http2_cleartext,
+        Some(tls) => config.http2_tls && config.http2_without_alpn && tls.negotiated_nothing(),
+    };
+    let begins = may && window[..known] == h2::PREFACE[..known];
+    if begins && known < h2::PREFACE.len() { None } else { Some(begins) }
+}
 
+impl Connection {
     /// Switches a new connection to HTTP/2 at once and sends the server's SETTINGS. Used if HTTP/1 is turned off.
     pub(crate) fn speak_http2(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut highwire_io::Queue) {
         self.with_out(worker, queue, |connection, worker, out| {
@@ -68,7 +67,7 @@ impl Connection {
         let role = if self.transport.link.is_some() { Role::Client } else { Role::Server };
         let rules = &worker.rules;
         let http = h2::Connection::new(role, rules.http2, &rules.parser, &mut out.queue.output);
-        self.http2 = Some(Box::new(Http2::new(http, worker)));
+        self.protocol = Protocol::Http2(Box::new(Http2::new(http, worker)));
         if !self.recharge(worker) {
             return self.abort(worker, out);
         }
@@ -86,7 +85,7 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) -> usize {
-        let Connection { transport, http2: Some(http2), .. } = self else { return window.len() };
+        let Connection { transport, protocol: Protocol::Http2(http2) } = self else { return window.len() };
         let used = transport.advance_http2(http2, window, worker, head, out);
         self.release_if_ended(worker);
         used

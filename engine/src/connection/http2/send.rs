@@ -3,10 +3,10 @@
 use super::H2;
 use super::streams::{Active, Http2};
 use crate::body::BodyError;
-use crate::connection::Connection;
 use crate::connection::out::{AHEAD_BYTES, Out};
 use crate::connection::transport::Transport;
 use crate::connection::work::{POLL, Timing};
+use crate::connection::{Connection, Protocol};
 use crate::context::STREAM_TASKS;
 use crate::exchange::carrier::Sent;
 use crate::exchange::lifecycle::Lifecycle;
@@ -342,7 +342,7 @@ impl Connection {
 
     fn drive_due_streams(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         let is_unfinished = self.transport.work.is_unfinished();
-        let Connection { transport, http2: Some(http2), .. } = self else { return };
+        let Connection { transport, protocol: Protocol::Http2(http2) } = self else { return };
         if http2.undriven.is_some() && is_unfinished {
             // A later turn drives the streams that are left, and then all of them once more.
             http2.has_late_wakes = true;
@@ -354,7 +354,7 @@ impl Connection {
         // otherwise never parse them.
         self.proceed(worker, head, out);
         self.resume_if_wanted(out.queue);
-        let Connection { transport, http2: Some(http2), .. } = self else { return };
+        let Connection { transport, protocol: Protocol::Http2(http2) } = self else { return };
         if http2.undriven.is_some() {
             return;
         }
@@ -377,7 +377,7 @@ impl Connection {
             return;
         }
         self.with_out(worker, queue, |connection, worker, out| {
-            let Connection { transport, http2: Some(http2), .. } = &mut *connection else { return };
+            let Connection { transport, protocol: Protocol::Http2(http2) } = &mut *connection else { return };
             if transport.is_late(worker) {
                 // The later turn drives the streams whose wakes it has missed.
                 http2.has_late_wakes = true;
@@ -393,7 +393,7 @@ impl Connection {
 
     /// Sends the bytes of the streams that were driven, and then continues to parse.
     fn driven(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
-        let Connection { transport, http2: Some(http2), .. } = self else { return };
+        let Connection { transport, protocol: Protocol::Http2(http2) } = self else { return };
         transport.pump_http2(http2, worker, out);
         self.release_if_ended(worker);
         self.proceed(worker, head, out);

@@ -3,10 +3,10 @@
 use super::H2;
 use super::streams::{Active, Http2};
 use crate::client::{Failure, Stage};
-use crate::connection::Connection;
 use crate::connection::out::Out;
 use crate::connection::phase::Phase;
 use crate::connection::transport::Transport;
+use crate::connection::{Connection, Protocol};
 use crate::deadline::NEVER;
 use crate::disconnect::OnDisconnect;
 use crate::exchange::Waits;
@@ -34,16 +34,16 @@ impl Connection {
             self.transport.unread.clear();
             self.transport.work.drop_unread();
         }
-        let end_is_due = self.http2.as_ref().is_some_and(|http2| http2.http.end_is_due());
+        let end_is_due = self.protocol.http2().is_some_and(|http2| http2.http.end_is_due());
         let waits_to_be_read = (self.transport.work.is_unfinished() && !has_left)
             || (self.transport.blocked && (end_is_due || !self.transport.unread.is_empty()));
         if self.transport.ended && !waits_to_be_read {
-            if let Some(http2) = &mut self.http2 {
+            if let Some(http2) = self.protocol.http2_mut() {
                 http2.end_tunnels(worker, out);
             }
             self.end_hopeless(worker, out);
         }
-        let Some(http2) = &mut self.http2 else { return out.flush(self.transport.id) };
+        let Protocol::Http2(http2) = &mut self.protocol else { return out.flush(self.transport.id) };
         http2.grant_waiting(worker, out);
         http2.note_blocked(self.transport.blocked, worker);
         let owed = std::mem::take(&mut http2.owed);
@@ -75,7 +75,7 @@ impl Connection {
         }
         if self.transport.blocked {
             self.wait_for(Phase::Write, worker);
-            let write_due = self.http2.as_ref().map_or(NEVER, |http2| http2.write_due);
+            let write_due = self.protocol.http2().map_or(NEVER, |http2| http2.write_due);
             worker.deadlines.set_at(self.transport.id.index, due.map_or(write_due, |due| due.min(write_due)));
         } else if let Some(due) = due {
             self.transport.phase = Phase::Streams;
@@ -97,7 +97,7 @@ impl Connection {
     /// or for a window. Otherwise they would hold memory until their deadlines. Also resets the streams whose answer is not
     /// ready: a client of HTTP/2 that ends its direction has left.
     fn end_hopeless(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        let Some(http2) = &mut self.http2 else { return };
+        let Protocol::Http2(http2) = &mut self.protocol else { return };
         for place in 0..http2.active.len() {
             // `forget` frees `active` with its last stream, so the place may no longer exist.
             let Some(Some(active)) = http2.active.get(place) else { continue };
@@ -116,7 +116,7 @@ impl Connection {
     /// without them.
     #[cold]
     fn give_way(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) -> bool {
-        let Connection { transport, http2: Some(http2), .. } = self else { return false };
+        let Connection { transport, protocol: Protocol::Http2(http2) } = self else { return false };
         let mut fits = false;
         while let (false, Some(stream)) = (fits, http2.largest()) {
             http2.http.reset(stream, Abort::NoMemory.code(), &mut out.queue.output);
@@ -138,7 +138,7 @@ impl Connection {
         out: &mut Out<'_>,
     ) {
         let phase = std::mem::replace(&mut self.transport.phase, Phase::Fresh);
-        let may_write = self.http2.as_ref().is_some_and(|http2| http2.write_due > worker.tick);
+        let may_write = self.protocol.http2().is_some_and(|http2| http2.write_due > worker.tick);
         match phase {
             Phase::Write if !may_write => {
                 worker.count_cut();
@@ -146,7 +146,7 @@ impl Connection {
                 self.abort(worker, out);
             }
             Phase::Streams | Phase::Write => {
-                let Connection { transport, http2: Some(http2), .. } = &mut *self else { return };
+                let Connection { transport, protocol: Protocol::Http2(http2) } = &mut *self else { return };
                 // Keeps the phase, so that the write deadline stays.
                 transport.phase = phase;
                 if http2.goes_at.take_if(|at| *at <= worker.tick).is_some() {
@@ -166,7 +166,7 @@ impl Connection {
                 self.release_if_ended(worker);
                 self.drive_http2(worker, head, out);
             }
-            Phase::Idle if self.http2.as_mut().is_some_and(|http2| http2.still_takes(worker)) => {
+            Phase::Idle if self.protocol.http2_mut().is_some_and(|http2| http2.still_takes(worker)) => {
                 self.settle_http2(worker, out);
             }
             _ => {
@@ -178,7 +178,7 @@ impl Connection {
                         asking.fail(Failure::TimedOut(Stage::Head));
                     }
                 }
-                if let Some(http2) = &mut self.http2 {
+                if let Some(http2) = self.protocol.http2_mut() {
                     http2.http.go_away(&mut out.queue.output);
                     http2.http.go_away(&mut out.queue.output);
                 }
@@ -190,7 +190,7 @@ impl Connection {
 
     /// Begins a graceful shutdown: sends the first GOAWAY, sets the time of the second one, and notifies the tunnels.
     pub(in crate::connection) fn drain_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        let Some(http2) = self.http2.as_mut().filter(|http2| http2.goes_at.is_none()) else { return };
+        let Some(http2) = self.protocol.http2_mut().filter(|http2| http2.goes_at.is_none()) else { return };
         http2.http.go_away(&mut out.queue.output);
         http2.goes_at = Some(worker.tick.saturating_add(crate::connection::close::DRAIN_TICKS));
         http2.active.iter().flatten().for_each(|active| active.drain());
