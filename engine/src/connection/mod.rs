@@ -30,6 +30,7 @@ use self::http2::Http2;
 use self::out::Out;
 use self::phase::Phase;
 use self::transport::Transport;
+use self::unread::UNREAD_BYTES;
 use crate::exchange::Tunnel;
 use crate::raw::{Raw, RawStream};
 use crate::service::Service;
@@ -37,10 +38,6 @@ use crate::shared::Shared;
 use crate::worker::context::WorkerContext;
 use highwire_io::{Op, Peer, Queue, SocketId};
 use highwire_proto::{Head, Role};
-
-/// The number of unread bytes at which a connection stops receiving, at the latest. Unread bytes collect, for example,
-/// while the connection waits for a handler or for the peer to take answers.
-pub(super) const UNREAD_BYTES: usize = 64 * 1024;
 
 /// A connection: its transport and its protocol.
 pub(crate) struct Connection {

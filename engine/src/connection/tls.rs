@@ -4,6 +4,7 @@
 use super::Connection;
 use super::close::DRAIN_TICKS;
 use super::out::Out;
+use super::unread::UNREAD_BYTES;
 use crate::client;
 use crate::exchange::abort::Abort;
 use crate::secure::Fault;
@@ -168,7 +169,7 @@ impl Connection {
         }
         let sealed = self.transport.sealed.get_or_insert_default();
         sealed.extend_from_slice(bytes);
-        if sealed.len() >= super::UNREAD_BYTES {
+        if sealed.len() >= UNREAD_BYTES {
             // Requests may follow the handshake at once, so the kept bytes need a limit.
             self.transport.pause(out.queue);
         }

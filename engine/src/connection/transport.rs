@@ -1,11 +1,10 @@
 //! The part of a connection below its protocol: socket, TLS session, unread and unsent bytes, phase and deadline, and
 //! the charge to the memory budget.
 
-use super::UNREAD_BYTES;
 use super::account::Account;
 use super::out::Out;
 use super::phase::Phase;
-use super::unread::Unread;
+use super::unread::{UNREAD_BYTES, Unread};
 use super::work::Work;
 use crate::client::Link;
 use crate::context::TaskKind;

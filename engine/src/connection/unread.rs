@@ -2,6 +2,10 @@
 
 use crate::body::HeldBytes;
 
+/// The number of unread bytes at which a connection stops receiving, at the latest. Unread bytes collect, for example,
+/// while the connection waits for a handler or for the peer to take answers.
+pub(in crate::connection) const UNREAD_BYTES: usize = 64 * 1024;
+
 /// The smallest capacity in bytes of the buffer.
 const WINDOW_BYTES: usize = 4 * 1024;
 

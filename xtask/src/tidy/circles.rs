@@ -125,7 +125,8 @@ fn paths(module: &Module, code: &str, is_test: impl Fn(usize) -> bool) -> (BTree
         for at in words(code, start).filter(is_path) {
             let is_word = |byte: char| byte.is_alphanumeric() || byte == '_' || byte == ':';
             let path = code[at..].split(|byte| !is_word(byte)).next().unwrap_or_default();
-            if path.contains("::") && !code[..at].ends_with("::") {
+            // `pub(in crate::name)` only limits who may see an item.
+            if path.contains("::") && !code[..at].ends_with("::") && !code[..at].ends_with("(in ") {
                 let parts: Vec<String> = path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect();
                 imports.extend(absolute(module, &parts));
             }
@@ -212,8 +213,11 @@ mod tests {
         five.push(("a/src/f.rs", "use crate::{b::B};"));
         let what = "a circle of imports has 5 files: a/src/b.rs a/src/c.rs a/src/d/mod.rs a/src/e.rs a/src/f.rs";
         check(&five, &[what]);
-        // Imports of tests do not count, and a re-export is no import.
-        five[5] = ("a/src/f.rs", "pub use crate::b::B; #[cfg(test)] mod tests { use crate::b::B; }");
+        // Imports of tests do not count, and neither a re-export nor a limit on who may see an item is an import.
+        five[5] = (
+            "a/src/f.rs",
+            "pub use crate::b::B; pub(in crate::b) fn f() {} #[cfg(test)] mod tests { use crate::b::B; }",
+        );
         check(&five, &[]);
     }
 

@@ -13,7 +13,6 @@ pub(super) use self::body::trailer_fields;
 pub(super) use self::carrier::H1;
 
 use self::lent_buffer::LentBuffer;
-use super::http2::begins_http2;
 use super::out::{BATCH_BYTES, Out};
 use super::phase::Phase;
 use super::transport::Transport;
@@ -294,4 +293,19 @@ impl Http1 {
             exchange.recycle();
         }
     }
+}
+
+/// Returns `Some(true)` if the first bytes are the HTTP/2 preface and the settings allow HTTP/2 here, and `None` if
+/// more bytes are needed. Under TLS, `http2_tls` and `http2_without_alpn` must be on, and no protocol may have been
+/// negotiated by ALPN. (RFC 9113 section 3.2 demands ALPN.)
+#[cold]
+fn begins_http2(window: &[u8], worker: &WorkerContext<impl Service>, out: &Out<'_>) -> Option<bool> {
+    let known = window.len().min(h2::PREFACE.len());
+    let config = worker.shared.config();
+    let may = match &out.tls {
+        None => config.http2_cleartext,
+        Some(tls) => config.http2_tls && config.http2_without_alpn && tls.negotiated_nothing(),
+    };
+    let begins = may && window[..known] == h2::PREFACE[..known];
+    if begins && known < h2::PREFACE.len() { None } else { Some(begins) }
 }

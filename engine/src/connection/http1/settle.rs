@@ -2,10 +2,10 @@
 
 use super::{H1, Http1};
 use crate::body::most_incoming;
-use crate::connection::UNREAD_BYTES;
 use crate::connection::out::Out;
 use crate::connection::phase::Phase;
 use crate::connection::transport::Transport;
+use crate::connection::unread::UNREAD_BYTES;
 use crate::deadline::NEVER;
 use crate::disconnect::OnDisconnect;
 use crate::exchange::Exchange;

@@ -33,25 +33,6 @@ use crate::worker::context::WorkerContext;
 use highwire_proto::h2::{Event, Lent, StreamRef};
 use highwire_proto::{Head, Length, Role, h2};
 
-/// Returns `Some(true)` if the first bytes are the HTTP/2 preface and the settings allow HTTP/2 here, and `None` if
-/// more bytes are needed. Under TLS, `http2_tls` and `http2_without_alpn` must be on, and no protocol may have been
-/// negotiated by ALPN. (RFC 9113 section 3.2 demands ALPN.)
-#[cold]
-pub(in crate::connection) fn begins_http2(
-    window: &[u8],
-    worker: &WorkerContext<impl Service>,
-    out: &Out<'_>,
-) -> Option<bool> {
-    let known = window.len().min(h2::PREFACE.len());
-    let config = worker.shared.config();
-    let may = match &out.tls {
-        None => config.http2_cleartext,
-        Some(tls) => config.http2_tls && config.http2_without_alpn && tls.negotiated_nothing(),
-    };
-    let begins = may && window[..known] == h2::PREFACE[..known];
-    if begins && known < h2::PREFACE.len() { None } else { Some(begins) }
-}
-
 impl Connection {
     /// Switches a new connection to HTTP/2 at once and sends the server's SETTINGS. Used if HTTP/1 is turned off.
     pub(crate) fn speak_http2(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut highwire_io::Queue) {
