@@ -40,7 +40,7 @@ impl Connection {
         link.attach(worker.context.inbox.waker(self.transport.task().number()));
         self.transport.link = Some(link);
         self.protocol = Protocol::Http1(Http1::new(Role::Client));
-        self.transport.phase = Phase::Fresh;
+        self.transport.restart();
         if !self.begin_tls(*setup, worker, out) {
             self.opened_to(worker, out);
         }
@@ -67,7 +67,7 @@ impl Connection {
         out.tls = Some(secure);
         self.transport.is_secure = true;
         self.transport.account.set_session(super::tls::SESSION_BYTES);
-        worker.deadlines.set(self.transport.id.index, worker.tick, worker.rules.handshake);
+        self.transport.set_patience(worker.rules.handshake, worker);
         if !self.recharge(worker) {
             self.fail_client(Failure::NoMemory);
             self.abort(worker, out);
@@ -105,7 +105,7 @@ impl Connection {
             }
         }
         link.open(is_http2);
-        self.transport.phase = Phase::Fresh;
+        self.transport.restart();
         self.wait_for(Phase::Idle, worker);
     }
 
@@ -161,10 +161,8 @@ impl Connection {
             Protocol::Http2(http2) => (http2.http.open_streams() == 0, http2.room(worker.rules.streams)),
         };
         link.update(is_idle, most);
-        if self.transport.phase == Phase::Idle && link.is_surplus() {
-            let due = worker.tick.saturating_add(SURPLUS_TICKS);
-            let index = self.transport.id.index;
-            worker.deadlines.set_at(index, due.min(worker.deadlines.get(index)));
+        if self.transport.phase() == Phase::Idle && link.is_surplus() {
+            self.transport.hurry(SURPLUS_TICKS, worker);
         }
     }
 }

@@ -19,19 +19,13 @@ use highwire_io::Queue;
 use highwire_proto::Head;
 use highwire_proto::h2::Failure;
 
-/// The number of ticks that a graceful shutdown waits for the next request of an idle connection.
-pub(super) const DRAIN_TICKS: u32 = 2;
-
-/// The number of ticks that a graceful shutdown waits for the rest of a head.
-pub(super) const DRAIN_HEAD_TICKS: u32 = 2 * TICKS_A_SECOND;
-
 /// The number of bytes that an ending connection drops. As many are on their way in an upload of 300 Mbit/s over 100 ms.
 const LINGER_BYTES: u32 = 4 << 20;
 
 impl Connection {
     /// Drops bytes that arrive behind the last answer, and stops receiving when they are too many.
     pub(super) fn received_late(&mut self, count: usize, queue: &mut Queue) {
-        if self.transport.count_late(count) >= LINGER_BYTES && self.transport.phase == Phase::Linger {
+        if self.transport.count_late(count) >= LINGER_BYTES && self.transport.phase() == Phase::Linger {
             self.transport.pause(queue);
         }
     }
@@ -64,7 +58,7 @@ impl Connection {
             Protocol::Http1(http1) => http1.finish(&mut self.transport, worker, out),
             Protocol::Http2(_) => {
                 // What a client has sent last is of no use to the server, except behind bytes that are unsent.
-                let is_needed = self.transport.link.is_none() || self.transport.phase == Phase::Closing;
+                let is_needed = self.transport.link.is_none() || self.transport.phase() == Phase::Closing;
                 self.release_protocol(worker);
                 self.transport.finish(is_needed, worker, out);
             }
@@ -103,16 +97,16 @@ impl Connection {
         if transport.link.is_some() {
             return http1.client_out_of_time(transport, worker, out);
         }
-        if transport.work.is_unfinished() && matches!(transport.phase, Phase::Fresh | Phase::Idle) {
+        if transport.work.is_unfinished() && matches!(transport.phase(), Phase::Fresh | Phase::Idle) {
             // The peer has not caused the delay, because the worker has not parsed the received bytes yet.
             return http1.wait_for(transport, Phase::Idle, worker);
         }
-        let phase = std::mem::replace(&mut transport.phase, Phase::Fresh);
+        let phase = transport.expire();
         if http1.expired(transport, phase, worker, out) {
             self.drive(worker, head, out);
             self.settle(worker, head, out);
         }
-        let gone_or_ending = matches!(self.transport.phase, Phase::Gone | Phase::Linger);
+        let gone_or_ending = matches!(self.transport.phase(), Phase::Gone | Phase::Linger);
         if gone_or_ending && matches!(phase, Phase::Head | Phase::Write | Phase::Closing) {
             worker.count_cut();
         }
@@ -139,7 +133,7 @@ impl Connection {
     /// more.
     pub(crate) fn idle_since(&self, worker: &WorkerContext<impl Service>) -> Option<u32> {
         let transport = &self.transport;
-        let after = match transport.phase {
+        let after = match transport.phase() {
             Phase::Idle => worker.rules.idle,
             Phase::Fresh | Phase::Proxy => worker.rules.head,
             _ => return None,
@@ -149,7 +143,7 @@ impl Connection {
             return None;
         }
         // The deadline was set when the connection became idle. Without a deadline, it counts as the oldest.
-        let since = worker.deadlines.get(transport.id.index).saturating_sub(after);
+        let since = transport.due(worker).saturating_sub(after);
         let since = if after == NEVER { 0 } else { since };
         (worker.tick.saturating_sub(since) >= TICKS_A_SECOND).then_some(since)
     }
@@ -169,9 +163,10 @@ impl Connection {
     pub(crate) fn cut(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) -> bool {
         let busy = match &self.protocol {
             Protocol::Http2(http2) => http2.http.open_streams() > 0 || self.transport.blocked,
-            Protocol::Http1(_) => {
-                !matches!(self.transport.phase, Phase::Linger | Phase::Gone | Phase::Idle | Phase::Fresh | Phase::Proxy)
-            }
+            Protocol::Http1(_) => !matches!(
+                self.transport.phase(),
+                Phase::Linger | Phase::Gone | Phase::Idle | Phase::Fresh | Phase::Proxy
+            ),
         };
         self.with_out(worker, queue, |connection, worker, out| connection.abort(worker, out));
         busy

@@ -69,8 +69,9 @@ impl Connection {
     /// Creates the connection of an accepted socket, and starts the timeout for its first head. If `proxied` is true,
     /// the connection must begin with a header of the PROXY protocol.
     pub(crate) fn new(id: SocketId, peer: Peer, proxied: bool, worker: &mut WorkerContext<impl Service>) -> Connection {
-        worker.deadlines.set(id.index, worker.tick, worker.rules.head);
-        Connection { transport: Transport::new(id, peer, proxied), protocol: Protocol::Http1(Http1::new(Role::Server)) }
+        let transport = Transport::new(id, peer, proxied);
+        transport.set_patience(worker.rules.head, worker);
+        Connection { transport, protocol: Protocol::Http1(Http1::new(Role::Server)) }
     }
 
     /// Creates a connection that a task of ours has opened, and returns its raw stream for the task.
@@ -111,7 +112,7 @@ impl Connection {
     }
 
     pub(crate) fn is_gone(&self) -> bool {
-        self.transport.phase == Phase::Gone
+        self.transport.phase() == Phase::Gone
     }
 
     /// Stops counting the connection, because it has ended.
@@ -145,7 +146,7 @@ impl Connection {
         if self.transport.is_ending() {
             return self.received_late(bytes.len(), queue);
         }
-        if self.transport.phase == Phase::Proxy {
+        if self.transport.phase() == Phase::Proxy {
             return self.received_proxied(bytes, worker, head, queue);
         }
         self.with_out(worker, queue, |connection, worker, out| match out.tls {
@@ -193,7 +194,7 @@ impl Connection {
     /// Handles the driver's report that the peer has ended its direction.
     pub(crate) fn peer_ended(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
         self.with_out(worker, queue, |connection, worker, out| {
-            if connection.transport.phase == Phase::Linger && !connection.transport.blocked {
+            if connection.transport.phase() == Phase::Linger && !connection.transport.blocked {
                 connection.transport.ended = true;
                 return connection.close(worker, out);
             }
@@ -222,7 +223,7 @@ impl Connection {
         if self.transport.is_ending() || self.transport.sealed.is_some() {
             return;
         }
-        if self.transport.phase == Phase::Proxy {
+        if self.transport.phase() == Phase::Proxy {
             // The PROXY header is incomplete, so the client's address is unknown.
             return self.close(worker, out);
         }
@@ -240,12 +241,12 @@ impl Connection {
         self.transport.account.set_unsent(0);
         self.recharge(worker);
         self.with_out(worker, queue, |connection, worker, out| {
-            if connection.transport.phase == Phase::Closing {
+            if connection.transport.phase() == Phase::Closing {
                 connection.finish(worker, out);
             } else if !connection.transport.is_ending() && connection.transport.sealed.is_none() {
-                if connection.transport.phase == Phase::Write {
+                if connection.transport.phase() == Phase::Write {
                     // The phase changes, so that the next blocked bytes get a full write timeout.
-                    connection.transport.phase = Phase::Fresh;
+                    connection.transport.restart();
                 }
                 connection.drive(worker, head, out);
                 connection.settle(worker, head, out);
@@ -256,14 +257,14 @@ impl Connection {
     /// Handles the driver's report that the socket takes no more bytes now. The driver has copied `held` of the unsent
     /// bytes.
     pub(crate) fn blocked(&mut self, held: usize, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) {
-        if self.transport.phase == Phase::Gone {
+        if self.transport.phase() == Phase::Gone {
             return;
         }
         self.with_out(worker, queue, |connection, worker, out| connection.sent_away(held, worker, out));
-        if self.transport.phase == Phase::Gone {
+        if self.transport.phase() == Phase::Gone {
             return;
         }
-        if self.transport.phase == Phase::Linger {
+        if self.transport.phase() == Phase::Linger {
             // Some of the last bytes are still unsent. The peer gets the usual write timeout to take them.
             if self.transport.link.is_none() {
                 self.transport.pause(queue);
@@ -274,7 +275,7 @@ impl Connection {
         if self.transport.is_held_up() {
             self.transport.pause(queue);
         }
-        if self.transport.phase != Phase::Closing {
+        if self.transport.phase() != Phase::Closing {
             self.wait_for(Phase::Write, worker);
         }
     }
@@ -282,7 +283,7 @@ impl Connection {
     /// Handles the driver's report that the peer has taken some of the waiting bytes. Restarts the write timeout if the
     /// connection waits for the peer to take bytes.
     pub(crate) fn progressed(&mut self, worker: &mut WorkerContext<impl Service>) {
-        if matches!(self.transport.phase, Phase::Write | Phase::Closing) {
+        if matches!(self.transport.phase(), Phase::Write | Phase::Closing) {
             self.wait_to_write(worker);
         }
     }

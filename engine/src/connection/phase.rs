@@ -1,5 +1,13 @@
 //! The phases of a connection.
 
+use crate::deadline::TICKS_A_SECOND;
+
+/// The number of ticks that a graceful shutdown waits for the next request of an idle connection.
+pub(super) const DRAIN_TICKS: u32 = 2;
+
+/// The number of ticks that a graceful shutdown waits for the rest of a head.
+pub(super) const DRAIN_HEAD_TICKS: u32 = 2 * TICKS_A_SECOND;
+
 /// The states of a connection, named for the events that the connection waits for. Each state except `Gone` has a
 /// deadline, unless its timeout is turned off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 
 use super::Connection;
 use super::out::Out;
-use super::phase::Phase;
 use crate::exchange::abort::Abort;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
@@ -139,7 +138,7 @@ impl Connection {
                 self.with_out(worker, queue, |connection, worker, out| connection.abort(worker, out));
             }
             Said::Header { bytes, peer } => {
-                self.transport.phase = Phase::Fresh;
+                self.transport.restart();
                 if let Some(peer) = peer {
                     if !worker.shared.admit_for(self.transport.peer, peer) {
                         return self

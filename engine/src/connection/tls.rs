@@ -2,8 +2,8 @@
 //! sends.
 
 use super::Connection;
-use super::close::DRAIN_TICKS;
 use super::out::Out;
+use super::phase::DRAIN_TICKS;
 use super::unread::UNREAD_BYTES;
 use crate::client;
 use crate::exchange::abort::Abort;
@@ -28,7 +28,7 @@ impl Connection {
         self.transport.tls = Some(secure);
         self.transport.is_secure = true;
         self.transport.account.set_session(SESSION_BYTES);
-        worker.deadlines.set(self.transport.id.index, worker.tick, worker.rules.handshake);
+        self.transport.set_patience(worker.rules.handshake, worker);
         self.recharge(worker)
     }
 
@@ -90,7 +90,7 @@ impl Connection {
                 } else if heard.opened {
                     worker.shared.counters.handshakes.fetch_add(1, Ordering::Relaxed);
                     let patience = if worker.draining { DRAIN_TICKS } else { worker.rules.head };
-                    worker.deadlines.set(self.transport.id.index, worker.tick, patience);
+                    self.transport.set_patience(patience, worker);
                     if tracing::enabled!(tracing::Level::DEBUG)
                         && let Some(tls) = &out.tls
                     {
@@ -155,7 +155,7 @@ impl Connection {
         self.transport.is_secure = false;
         self.transport.account.set_session(0);
         self.recharge(worker);
-        worker.deadlines.set(self.transport.id.index, worker.tick, worker.rules.head);
+        self.transport.set_patience(worker.rules.head, worker);
         if !worker.shared.config().http1 {
             self.begin_http2(worker, out);
         }

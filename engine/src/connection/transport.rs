@@ -3,13 +3,14 @@
 
 use super::account::Account;
 use super::out::Out;
-use super::phase::Phase;
+use super::phase::{DRAIN_HEAD_TICKS, DRAIN_TICKS, Phase};
 use super::unread::{UNREAD_BYTES, Unread};
 use super::work::Work;
 use crate::client::Link;
 use crate::context::TaskKind;
 use crate::exchange::log_refused;
 use crate::quiet;
+use crate::raw::Raw;
 use crate::request::Caller;
 use crate::secure::Secure;
 use crate::service::Service;
@@ -33,7 +34,7 @@ pub(super) struct Transport {
     /// The number of bytes that have come behind the last answer.
     late: u32,
     pub(super) account: Account,
-    pub(super) phase: Phase,
+    phase: Phase,
     /// True if the end of our direction has been queued.
     end_sent: bool,
     /// True if the connection waits for the kernel to take bytes that the driver holds.
@@ -194,7 +195,7 @@ impl Transport {
             if self.link.is_none() {
                 self.pause(out.queue);
             }
-            self.phase = Phase::Fresh;
+            self.restart();
             return self.wait_for(Phase::Closing, worker);
         }
         let lingers = is_needed && worker.rules.linger != 0;
@@ -210,7 +211,7 @@ impl Transport {
                 // It also frees a buffer that was lent for the body.
                 out.queue.push(Op::ResumeRecv { socket: self.id });
             }
-            self.phase = Phase::Fresh;
+            self.restart();
             self.wait_for(Phase::Linger, worker);
         } else {
             self.close(worker, out);
@@ -249,5 +250,109 @@ impl Transport {
             self.phase = Phase::Gone;
             out.queue.push(Op::Abort { socket: self.id });
         }
+    }
+
+    /// Returns what the connection waits for.
+    #[inline]
+    pub(super) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Lets the deadline of what is waited for next start anew, even if it is the same as now.
+    #[inline]
+    pub(super) fn restart(&mut self) {
+        self.phase = Phase::Fresh;
+    }
+
+    /// Returns the phase whose deadline has passed. What is waited for next gets a deadline of its own.
+    pub(super) fn expire(&mut self) -> Phase {
+        let phase = self.phase;
+        if !matches!(phase, Phase::Streams | Phase::Gone) {
+            self.restart();
+        }
+        phase
+    }
+
+    /// Sets the phase, and leaves the deadline as it is.
+    pub(super) fn keep(&mut self, phase: Phase) {
+        self.phase = phase;
+    }
+
+    /// Sets the phase, and a deadline of its own.
+    #[inline]
+    pub(super) fn wait_until(&mut self, phase: Phase, due: u32, worker: &mut WorkerContext<impl Service>) {
+        self.phase = phase;
+        self.set_due(due, worker);
+    }
+
+    /// Sets the deadline of what is waited for now.
+    #[inline]
+    pub(super) fn set_due(&self, due: u32, worker: &mut WorkerContext<impl Service>) {
+        worker.deadlines.set_at(self.id.index, due);
+    }
+
+    /// Sets the deadline of what is waited for now to this number of ticks from now.
+    pub(super) fn set_patience(&self, ticks: u32, worker: &mut WorkerContext<impl Service>) {
+        worker.deadlines.set(self.id.index, worker.tick, ticks);
+    }
+
+    /// Brings the deadline forward to this number of ticks from now, if it is later.
+    pub(super) fn hurry(&self, ticks: u32, worker: &mut WorkerContext<impl Service>) {
+        self.set_due(worker.tick.saturating_add(ticks).min(self.due(worker)), worker);
+    }
+
+    /// Returns the deadline of what is waited for now.
+    pub(super) fn due(&self, worker: &WorkerContext<impl Service>) -> u32 {
+        worker.deadlines.get(self.id.index)
+    }
+
+    /// Sets the phase and its deadline. If the phase does not change, the deadline stays, except in [`Phase::Idle`] and
+    /// [`Phase::Linger`], which restart it. For the deadline of [`Phase::Write`] over HTTP/2 see
+    /// [`Connection::wait_to_write`].
+    pub(super) fn wait_for(&mut self, phase: Phase, worker: &mut WorkerContext<impl Service>) {
+        if self.phase == phase && !matches!(phase, Phase::Idle | Phase::Linger) {
+            return;
+        }
+        self.phase = phase;
+        let rules = &worker.rules;
+        let after = match phase {
+            Phase::Head if worker.draining => rules.head.min(DRAIN_HEAD_TICKS),
+            Phase::Proxy | Phase::Fresh | Phase::Head => rules.head,
+            Phase::Idle => self.idle_ticks(worker),
+            Phase::Body => rules.body,
+            Phase::Handler => rules.handler,
+            Phase::Disconnected => rules.disconnect,
+            Phase::Write | Phase::Closing => rules.write,
+            Phase::Linger => rules.linger,
+            Phase::Tunnel => rules.tunnel,
+            Phase::Streams | Phase::Gone => return worker.deadlines.clear(self.id.index),
+        };
+        worker.deadlines.set(self.id.index, worker.tick, after);
+    }
+
+    /// Returns the number of ticks to wait for the next request. During a shutdown it is small, because only a request that
+    /// is already on its way is still served.
+    #[inline]
+    fn idle_ticks(&self, worker: &WorkerContext<impl Service>) -> u32 {
+        match &self.link {
+            _ if worker.draining => DRAIN_TICKS,
+            None => worker.rules.idle,
+            Some(link) => link.idle.get(),
+        }
+    }
+
+    /// Restarts the timeout of a tunnel after bytes have passed, unless the tunnel is already ending because it was
+    /// idle.
+    pub(super) fn tunnel_moved(&self, raw: &mut Raw, worker: &mut WorkerContext<impl Service>) {
+        if self.phase == Phase::Tunnel && !raw.is_idle() {
+            self.set_tunnel_due(worker.tick.saturating_add(worker.rules.tunnel), raw, worker);
+        }
+    }
+
+    /// Sets the deadline of a connection that is a tunnel. The connection's event comes earlier if the tunnel's task
+    /// has an earlier alarm.
+    pub(super) fn set_tunnel_due(&self, due: u32, raw: &mut Raw, worker: &mut WorkerContext<impl Service>) {
+        raw.due = due;
+        worker.deadlines.set_at(self.id.index, due.min(raw.alarm));
     }
 }

@@ -3,7 +3,6 @@
 use super::Http1;
 use crate::body::Part;
 use crate::connection::out::Out;
-use crate::connection::phase::Phase;
 use crate::connection::transport::Transport;
 use crate::context::TaskKind;
 use crate::exchange::abort::Abort;
@@ -194,7 +193,7 @@ impl Carrier for H1<'_, '_> {
 
     fn send_part(&mut self, part: Part, worker: &mut WorkerContext<impl Service>) -> Result<Sent, Abort> {
         // The handler has made a part, so the deadline for the next one starts anew.
-        self.transport.phase = Phase::Fresh;
+        self.transport.restart();
         let sent = match part {
             Part::Bytes(bytes) => self.http1.send_part(self.transport, bytes, worker, self.out),
             Part::File(step) => self.http1.send_step(self.transport, step, worker, self.out),

@@ -72,7 +72,7 @@ impl Http1 {
         self.exchange = Some(exchange);
         self.receive_head_alone(transport, is_sparing, out.queue);
         self.intake = Default::default();
-        transport.phase = Phase::Fresh;
+        transport.restart();
         self.send_content(transport, content, worker, out);
         if let Some(exchange) = H1::new(self, transport, out).exchange() {
             exchange.outgoing.end_unless_it_goes_on();
@@ -87,8 +87,7 @@ impl Http1 {
             return self.abort(transport, worker, out);
         }
         H1::new(self, transport, out).data(&[], worker);
-        transport.phase = Phase::Body;
-        worker.deadlines.set(transport.id.index, worker.tick, REST_TICKS);
+        transport.wait_until(Phase::Body, worker.tick.saturating_add(REST_TICKS), worker);
     }
 
     /// Handles the head of a response. Returns how many bytes behind it were used as the body.
@@ -108,7 +107,7 @@ impl Http1 {
             link.idle.set(link.rules.idle.min(idle_hint(hint).unwrap_or(NEVER)));
         }
         // The deadline for the body starts anew.
-        transport.phase = Phase::Fresh;
+        transport.restart();
         if head.upgrade {
             let raw = Raw::new(worker.context.inbox.waker(transport.task().number()));
             self.exchange().accept_tunnel(Tunnel::new(raw), head, seen, worker.now);
@@ -158,10 +157,10 @@ impl Http1 {
             self.fail_client(transport, Failure::TimedOut(Stage::Handshake));
             return self.abort(transport, worker, out);
         }
-        match transport.phase {
+        match transport.phase() {
             Phase::Head => self.end_with(transport, Abort::HeadTooSlow, worker, out),
             Phase::Body if !self.is_let_go() && self.body_is_fast_enough(worker) => {
-                transport.phase = Phase::Fresh;
+                transport.restart();
                 return self.wait_for(transport, Phase::Body, worker);
             }
             Phase::Body => self.end_with(transport, Abort::BodyTooSlow, worker, out),

@@ -1,9 +1,8 @@
 //! The end of a connection of HTTP/1, and of its exchange.
 
 use super::{H1, Http1};
-use crate::connection::close::{DRAIN_HEAD_TICKS, DRAIN_TICKS};
 use crate::connection::out::Out;
-use crate::connection::phase::Phase;
+use crate::connection::phase::{DRAIN_HEAD_TICKS, DRAIN_TICKS, Phase};
 use crate::connection::transport::Transport;
 use crate::exchange::Waits;
 use crate::exchange::abort::Abort;
@@ -104,7 +103,7 @@ impl Http1 {
         out: &mut Out<'_>,
     ) {
         out.flush(transport.id);
-        if !matches!(transport.phase, Phase::Linger | Phase::Gone) && self.http.must_close() {
+        if !matches!(transport.phase(), Phase::Linger | Phase::Gone) && self.http.must_close() {
             self.finish(transport, worker, out);
         }
     }
@@ -117,7 +116,7 @@ impl Http1 {
         out: &mut Out<'_>,
     ) {
         // What a client has sent last is of no use to the server, except in a tunnel, or behind bytes that are unsent.
-        let is_needed = transport.link.is_none() || self.is_tunnel() || transport.phase == Phase::Closing;
+        let is_needed = transport.link.is_none() || self.is_tunnel() || transport.phase() == Phase::Closing;
         self.release(worker);
         transport.finish(is_needed, worker, out);
     }
@@ -165,7 +164,6 @@ impl Http1 {
         out: &mut Out<'_>,
     ) -> bool {
         match phase {
-            Phase::Gone => transport.phase = Phase::Gone,
             Phase::Linger => self.close(transport, worker, out),
             Phase::Proxy | Phase::Fresh | Phase::Idle => self.finish(transport, worker, out),
             Phase::Head => {
@@ -179,10 +177,10 @@ impl Http1 {
             Phase::Disconnected => self.end_with(transport, Abort::ClientLeft, worker, out),
             Phase::Write | Phase::Closing => self.abort(transport, worker, out),
             Phase::Tunnel => self.end_idle_tunnel(transport, worker, out),
-            Phase::Streams => transport.phase = phase,
+            Phase::Streams | Phase::Gone => {}
         }
         out.flush(transport.id);
-        if transport.is_ending() || matches!(transport.phase, Phase::Tunnel | Phase::Body) {
+        if transport.is_ending() || matches!(transport.phase(), Phase::Tunnel | Phase::Body) {
             return false;
         }
         if self.http.must_close() {
@@ -202,13 +200,12 @@ impl Http1 {
         self.http.close_after();
         if let Some(tunnel) = &self.tunnel {
             tunnel.drain();
-        } else if matches!(transport.phase, Phase::Proxy | Phase::Fresh | Phase::Idle | Phase::Head) {
+        } else if matches!(transport.phase(), Phase::Proxy | Phase::Fresh | Phase::Idle | Phase::Head) {
             // The next request may be on its way already, so the connection waits a moment, and longer if a part of it
             // has come.
-            let is_quiet = transport.phase != Phase::Head && transport.unread.is_empty();
+            let is_quiet = transport.phase() != Phase::Head && transport.unread.is_empty();
             let after = if is_quiet { DRAIN_TICKS } else { DRAIN_HEAD_TICKS };
-            let due = worker.tick.saturating_add(after).min(worker.deadlines.get(transport.id.index));
-            worker.deadlines.set_at(transport.id.index, due);
+            transport.hurry(after, worker);
         }
     }
 }

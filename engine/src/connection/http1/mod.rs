@@ -14,7 +14,6 @@ pub(super) use self::carrier::H1;
 
 use self::lent_buffer::LentBuffer;
 use super::out::{BATCH_BYTES, Out};
-use super::phase::Phase;
 use super::transport::Transport;
 use super::work::{self, Timing};
 use crate::deadline::TICKS_A_SECOND;
@@ -268,7 +267,7 @@ impl Http1 {
         }
         self.body_refused = false;
         // Changes the phase, so that the deadline of this exchange starts anew.
-        transport.phase = Phase::Fresh;
+        transport.restart();
         if head.method == Method::Connect {
             // The bytes after a CONNECT are not another request.
             self.http.close_after();

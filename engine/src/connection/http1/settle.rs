@@ -158,7 +158,7 @@ impl Http1 {
         phase: Phase,
         worker: &mut WorkerContext<impl Service>,
     ) {
-        let is_new = transport.phase != phase;
+        let is_new = transport.phase() != phase;
         if phase == Phase::Body && is_new {
             self.intake.arrived = 0;
         }
@@ -171,8 +171,7 @@ impl Http1 {
     /// Keeps the deadline that was just set, because an alarm of a tunnel's task may be earlier.
     pub(in crate::connection) fn keep_due(&self, transport: &Transport, worker: &mut WorkerContext<impl Service>) {
         if let Some(tunnel) = &self.tunnel {
-            let due = worker.deadlines.get(transport.id.index);
-            transport.set_tunnel_due(due, &mut tunnel.raw.borrow_mut(), worker);
+            transport.set_tunnel_due(transport.due(worker), &mut tunnel.raw.borrow_mut(), worker);
         }
     }
 
@@ -238,7 +237,7 @@ impl Http1 {
             || transport.unread.len() >= self.most_unread(transport)
             || raw_is_full
             || self.incoming_is_full();
-        if !full && transport.phase != Phase::Gone {
+        if !full && transport.phase() != Phase::Gone {
             self.receive_on(transport, queue);
         }
     }

@@ -51,7 +51,7 @@ impl Http1 {
     /// Lets a tunnel take the place of its exchange, which then usually ends. The deadline starts anew, because the tunnel keeps
     /// it.
     pub(in crate::connection) fn become_tunnel(&mut self, transport: &mut Transport) {
-        transport.phase = Phase::Fresh;
+        transport.restart();
         self.tunnel = self.exchange.as_mut().and_then(|exchange| exchange.take_tunnel());
     }
 
@@ -168,8 +168,8 @@ impl Http1 {
         };
         worker.count_cut();
         let due = worker.tick.saturating_add(TICKS_A_SECOND);
+        transport.keep(Phase::Tunnel);
         transport.set_tunnel_due(due, &mut tunnel.raw.borrow_mut(), worker);
-        transport.phase = Phase::Tunnel;
         self.drive_tunnel(transport, worker, out);
     }
 }

@@ -70,26 +70,24 @@ impl Connection {
             self.sent_away(out.waiting(), worker, out);
         }
         out.flush(self.transport.id);
-        if self.transport.phase == Phase::Gone {
+        if self.transport.phase() == Phase::Gone {
             return;
         }
         if self.transport.blocked {
             self.wait_for(Phase::Write, worker);
             let write_due = self.protocol.http2().map_or(NEVER, |http2| http2.write_due);
-            worker.deadlines.set_at(self.transport.id.index, due.map_or(write_due, |due| due.min(write_due)));
+            self.transport.set_due(due.map_or(write_due, |due| due.min(write_due)), worker);
         } else if let Some(due) = due {
-            self.transport.phase = Phase::Streams;
-            worker.deadlines.set_at(self.transport.id.index, due);
+            self.transport.wait_until(Phase::Streams, due, worker);
         } else if awaits_settings
             || (!self.transport.unread.is_empty()
                 && !self.transport.work.is_unfinished()
-                && (self.transport.phase == Phase::Head || idle_due > worker.tick))
+                && (self.transport.phase() == Phase::Head || idle_due > worker.tick))
         {
             self.wait_for(Phase::Head, worker);
         } else {
             // Only requests restart the idle timeout; PINGs and other frames do not.
-            self.transport.phase = Phase::Idle;
-            worker.deadlines.set_at(self.transport.id.index, idle_due);
+            self.transport.wait_until(Phase::Idle, idle_due, worker);
         }
     }
 
@@ -137,7 +135,7 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
-        let phase = std::mem::replace(&mut self.transport.phase, Phase::Fresh);
+        let phase = self.transport.expire();
         let may_write = self.protocol.http2().is_some_and(|http2| http2.write_due > worker.tick);
         match phase {
             Phase::Write if !may_write => {
@@ -147,8 +145,8 @@ impl Connection {
             }
             Phase::Streams | Phase::Write => {
                 let Connection { transport, protocol: Protocol::Http2(http2) } = &mut *self else { return };
-                // Keeps the phase, so that the write deadline stays.
-                transport.phase = phase;
+                // The write deadline stays.
+                transport.keep(phase);
                 if http2.goes_at.take_if(|at| *at <= worker.tick).is_some() {
                     // The second GOAWAY names the last stream that is served.
                     http2.http.go_away(&mut out.queue.output);
@@ -192,7 +190,7 @@ impl Connection {
     pub(in crate::connection) fn drain_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let Some(http2) = self.protocol.http2_mut().filter(|http2| http2.goes_at.is_none()) else { return };
         http2.http.go_away(&mut out.queue.output);
-        http2.goes_at = Some(worker.tick.saturating_add(crate::connection::close::DRAIN_TICKS));
+        http2.goes_at = Some(worker.tick.saturating_add(crate::connection::phase::DRAIN_TICKS));
         http2.active.iter().flatten().for_each(|active| active.drain());
     }
 }
