@@ -50,8 +50,8 @@ pub(crate) use without::Secure;
 #[cfg(feature = "tls")]
 mod with_tls {
     use super::{Bytes, Fault, Heard, ListenerTls};
-    use crate::caller::{ClientCertificate, Tls as Facts};
-    use crate::quiet;
+    use crate::message::caller::{ClientCertificate, Tls as Facts};
+    use crate::runtime::quiet;
     use crate::tls::{Client, Progress, Server, ServerName, Session, Speaks, TlsError, is_ssl2, peek};
     use std::sync::Arc;
 
@@ -224,7 +224,7 @@ mod with_tls {
 #[cfg(not(feature = "tls"))]
 mod without {
     use super::{Bytes, Fault, Heard};
-    use crate::caller::Tls as Facts;
+    use crate::message::caller::Tls as Facts;
 
     /// A TLS session, of which there is none without the feature `tls`.
     pub(crate) struct Secure {

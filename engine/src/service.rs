@@ -1,9 +1,9 @@
 //! The contract between the engine and the service that answers its requests.
 
-use crate::quiet;
-use crate::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
-use crate::response::Response;
-use crate::shared::Shared;
+use crate::message::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
+use crate::message::response::Response;
+use crate::runtime::quiet;
+use crate::server::shared::Shared;
 use highwire_proto::Head;
 use http::{HeaderValue, StatusCode};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The buffers of bodies that are taken as a whole. The driver receives straight into them.
 
-use crate::memory;
+use crate::runtime::memory;
 
 /// The number of bytes of a body that must have come before a buffer is lent for the rest. A peer that announces a long
 /// body and sends little then costs little.

@@ -1,8 +1,8 @@
 //! Bodies that are sent: the parts as they are produced.
 
 use super::BoxError;
-use crate::file_part::{FilePart, Step};
-use crate::memory;
+use crate::message::file_part::{FilePart, Step};
+use crate::runtime::memory;
 use bytes::Bytes;
 use futures_core::Stream;
 use std::pin::Pin;

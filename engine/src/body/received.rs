@@ -2,8 +2,8 @@
 
 use super::bounds::{is_tight, most_incoming};
 use super::{BodyError, Pulled, Transform, cost, lend};
-use crate::memory;
-use crate::queue::Queue;
+use crate::runtime::memory;
+use crate::runtime::queue::Queue;
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use http::{HeaderName, HeaderValue};

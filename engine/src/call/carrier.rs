@@ -3,14 +3,14 @@
 
 use super::Call;
 use crate::body::{BoxError, Part};
-use crate::context::TaskKind;
 use crate::exchange::abort::Abort;
 use crate::exchange::carrier::{Carrier, Sent};
 use crate::exchange::lifecycle::Lifecycle;
 use crate::exchange::{Exchange, Intake};
-use crate::request::{BodyUse, Caller};
-use crate::response::Content;
-use crate::response::Response;
+use crate::message::request::{BodyUse, Caller};
+use crate::message::response::Content;
+use crate::message::response::Response;
+use crate::runtime::context::TaskKind;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use http::StatusCode;

@@ -2,7 +2,7 @@
 
 use super::reply::Answerer;
 use crate::body::BoxError;
-use crate::panics::let_go;
+use crate::runtime::panics::let_go;
 use bytes::Bytes;
 use http::request;
 use std::pin::Pin;

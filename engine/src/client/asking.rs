@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use super::open::OpeningTimes;
 use super::request::{Answer, Interim, Request};
-use crate::response::Content;
+use crate::message::response::Content;
 use bytes::Bytes;
 use highwire_io::Instant;
 use std::cell::{Cell, Ref, RefCell};

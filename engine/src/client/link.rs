@@ -4,13 +4,13 @@ use super::asking::Asking;
 use super::failure::Failure;
 use super::open::{OpeningTimes, Protocol};
 use super::pool::Origin;
-use crate::context;
-use crate::promise::Promise;
-use crate::queue::Queue;
 use crate::raw::Takeover;
-use crate::rules::Rules;
+use crate::runtime::context;
+use crate::runtime::promise::Promise;
+use crate::runtime::queue::Queue;
 #[cfg(feature = "tls")]
 use crate::secure::Secure;
+use crate::server::rules::Rules;
 use highwire_io::Instant;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};

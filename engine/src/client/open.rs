@@ -3,13 +3,13 @@
 use super::failure::Failure;
 use super::link::{Link, Setup};
 use super::pool::Origin;
-#[cfg(feature = "tls")]
-use crate::context;
-use crate::promise::promise;
 use crate::raw::RawStream;
-use crate::rules::Rules;
+#[cfg(feature = "tls")]
+use crate::runtime::context;
+use crate::runtime::promise::promise;
 #[cfg(feature = "tls")]
 use crate::secure::Secure;
+use crate::server::rules::Rules;
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::time::Duration;

@@ -2,8 +2,8 @@
 
 use super::failure::Failure;
 use crate::body::Body;
+use crate::message::response::Content;
 use crate::raw::RawStream;
-use crate::response::Content;
 use bytes::Bytes;
 use highwire_proto::{Event, Head, Length, Limits, Role, Version, h1};
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};

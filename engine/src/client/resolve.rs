@@ -1,7 +1,7 @@
 //! Name lookups for clients, with a cache.
 
-use crate::context;
-use crate::promise::promise;
+use crate::runtime::context;
+use crate::runtime::promise::promise;
 use highwire_io::Instant;
 use highwire_io::resolve::{Resolve, SystemResolver};
 use std::collections::HashMap;

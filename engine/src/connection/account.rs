@@ -1,7 +1,7 @@
 //! The account of a connection: counts of the bytes that it holds for its peer, and the number of bytes that are
 //! charged to its worker's share of the memory budget.
 
-use crate::budget::Share;
+use crate::server::budget::Share;
 
 /// The byte counts of a connection. The connection's own buffers (`unread` and `sealed`) have no count here, because
 /// their capacities are added at each charge.

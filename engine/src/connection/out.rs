@@ -1,6 +1,6 @@
 //! The bytes and operations that a connection queues while it handles one event.
 
-use crate::memory;
+use crate::runtime::memory;
 use crate::secure::Secure;
 use bytes::Bytes;
 use highwire_io::{Op, Queue, SocketId};

@@ -1,6 +1,6 @@
 //! The phases of a connection.
 
-use crate::deadline::TICKS_A_SECOND;
+use crate::runtime::deadline::TICKS_A_SECOND;
 
 /// The number of ticks that a graceful shutdown waits for the next request of an idle connection.
 pub(super) const DRAIN_TICKS: u32 = 2;

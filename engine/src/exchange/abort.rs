@@ -5,9 +5,9 @@
 use super::log::CLIENT_LEFT;
 use crate::body::BodyError;
 use crate::client::{Failure, Stage};
-use crate::quiet;
-use crate::request::BodyUse;
-use crate::response::Response;
+use crate::message::request::BodyUse;
+use crate::message::response::Response;
+use crate::runtime::quiet;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use highwire_proto::h2::Code;

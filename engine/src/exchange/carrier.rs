@@ -4,9 +4,9 @@
 use super::abort::Abort;
 use super::{Exchange, Intake};
 use crate::body::{BoxError, Part};
-use crate::context::TaskKind;
-use crate::request::{BodyUse, Caller};
-use crate::response::Response;
+use crate::message::request::{BodyUse, Caller};
+use crate::message::response::Response;
+use crate::runtime::context::TaskKind;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use bytes::Bytes;

@@ -2,7 +2,7 @@
 
 use super::state::{State, Step};
 use crate::body::{Body, BodyError, BodyQueue, cost, lend, most_incoming};
-use crate::request::BodyUse;
+use crate::message::request::BodyUse;
 use highwire_proto::Head;
 use http::{HeaderName, HeaderValue};
 use std::cell::RefCell;

@@ -6,7 +6,7 @@ use super::outgoing::Next;
 use super::state::State;
 use super::*;
 use crate::body::{Body, BodyStream, INCOMING_BYTES, PART_BYTES};
-use crate::response::Streamed;
+use crate::message::response::Streamed;
 use bytes::Bytes;
 use futures_core::Stream;
 use http::{HeaderName, HeaderValue};

@@ -2,11 +2,11 @@
 //!
 //! It is written when the carrier has sent the whole response, or when the exchange ends before.
 
-use crate::caller::Tls;
-use crate::context;
-use crate::quiet::guarded;
-use crate::request::Caller;
-use crate::response::{Content, Response};
+use crate::message::caller::Tls;
+use crate::message::request::Caller;
+use crate::message::response::{Content, Response};
+use crate::runtime::context;
+use crate::runtime::quiet::guarded;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use highwire_io::{Instant, Peer};

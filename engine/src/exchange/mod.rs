@@ -7,6 +7,7 @@
 
 pub(super) mod abort;
 pub(super) mod carrier;
+pub(crate) mod disconnect;
 mod incoming;
 #[cfg(test)]
 mod joined;
@@ -27,13 +28,13 @@ use super::context::TaskKind;
 use super::worker::context::WorkerContext;
 use crate::body::BodyError;
 use crate::client::{Answer, AnswerBody, Asking};
-use crate::disconnect::{OnDisconnect, Presence};
+use crate::exchange::disconnect::{OnDisconnect, Presence};
+use crate::message::reply::{Awaited, InterimQueue};
+use crate::message::request::Hooks;
+use crate::message::response::Response;
 use crate::raw::{Ended, Raw, Switch, Task};
-use crate::reply::{Awaited, InterimQueue};
-use crate::request::Hooks;
-use crate::response::Response;
+use crate::runtime::spares::Spares;
 use crate::service::Service;
-use crate::spares::Spares;
 use bytes::Bytes;
 use highwire_io::Instant;
 use highwire_proto::Head;
@@ -54,7 +55,7 @@ pub(crate) struct Exchange {
     tunnel: Option<Tunnel>,
     /// The route of the handler's pending future, and the future's place in the route's pool.
     future: Option<(u32, u32)>,
-    /// The waiting end of the slot that a [`Replier`](crate::reply::Replier) fills with the answer.
+    /// The waiting end of the slot that a [`Replier`](crate::message::reply::Replier) fills with the answer.
     reply: Option<Awaited>,
     interim: Option<Rc<RefCell<InterimQueue>>>,
     /// The size of the whole body in bytes after decoding, if middleware has decoded it for the handler.
@@ -165,7 +166,7 @@ impl Exchange {
         exchange
     }
 
-    /// Returns true if the handler's future is pending or a [`Replier`](crate::reply::Replier) has not answered yet.
+    /// Returns true if the handler's future is pending or a [`Replier`](crate::message::reply::Replier) has not answered yet.
     pub(crate) fn awaits_answer(&self) -> bool {
         self.future.is_some() || self.reply.is_some()
     }
@@ -250,7 +251,7 @@ impl Exchange {
         self.future = Some(future);
     }
 
-    /// Returns true if a [`Replier`](crate::reply::Replier) must give the answer, so the handler's result is ignored.
+    /// Returns true if a [`Replier`](crate::message::reply::Replier) must give the answer, so the handler's result is ignored.
     pub(super) fn has_reply(&self) -> bool {
         self.reply.is_some()
     }

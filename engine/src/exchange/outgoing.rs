@@ -3,8 +3,8 @@
 use super::abort::Abort;
 use super::state::{State, Step};
 use crate::body::{BoxError, Part};
-use crate::panics::let_go;
-use crate::response::{Content, Streamed};
+use crate::message::response::{Content, Streamed};
+use crate::runtime::panics::let_go;
 use highwire_proto::Length;
 use http::{HeaderName, HeaderValue};
 use std::panic::{AssertUnwindSafe, catch_unwind};

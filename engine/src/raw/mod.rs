@@ -4,8 +4,8 @@ mod waiting;
 
 use self::waiting::Waiting;
 use crate::body::{PART_BYTES, Parts, is_tight};
-use crate::context;
-use crate::deadline::{self, NEVER};
+use crate::runtime::context;
+use crate::runtime::deadline::{self, NEVER};
 use bytes::{Bytes, BytesMut};
 use highwire_io::Instant;
 use std::any::Any;
@@ -20,7 +20,7 @@ use std::task::{Context, Poll, Waker};
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// The function that runs another protocol once a handler has accepted it, for
-/// [`Content::Switch`](crate::response::Content::Switch).
+/// [`Content::Switch`](crate::message::response::Content::Switch).
 pub struct Switch {
     pub(crate) start: Box<dyn FnOnce(RawStream) -> Task>,
 }
@@ -584,7 +584,7 @@ impl RawReader {
     }
 
     /// Waits as [`watch`](Self::watch) does, and at most until `moment`, which replaces the one of an earlier call. The wait
-    /// ends up to a tenth of a second late. Unlike [`sleep`](crate::time::sleep), it takes no memory.
+    /// ends up to a tenth of a second late. Unlike [`sleep`](crate::runtime::time::sleep), it takes no memory.
     ///
     /// # Panics
     /// Panics if no worker runs on this thread.

@@ -2,8 +2,8 @@
 
 use super::Takeover;
 use crate::body::{HeldBytes, PART_BYTES, Parts};
-use crate::queue::Queue;
-use crate::spares::Spares;
+use crate::runtime::queue::Queue;
+use crate::runtime::spares::Spares;
 use bytes::{Bytes, BytesMut};
 
 /// The length in bytes up to which a write is joined with other ones that wait.

@@ -1,18 +1,18 @@
 //! The context that a worker lends to its connections: the server's shared state, the clock, deadlines, scratch
 //! buffers, and the service that answers requests.
 
-use crate::budget::Share;
 use crate::connection::work::{RESERVE_A_TURN, WORK_A_TURN};
-use crate::context::{Context, TaskKind};
-use crate::date::CommonLines;
-use crate::deadline::{self, DeadlineTable};
-use crate::quiet;
-use crate::remote::Remote;
-use crate::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
-use crate::response::{Content, Response};
-use crate::rules::Rules;
+use crate::message::date::CommonLines;
+use crate::message::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
+use crate::message::response::{Content, Response};
+use crate::runtime::context::{Context, TaskKind};
+use crate::runtime::deadline::{self, DeadlineTable};
+use crate::runtime::quiet;
+use crate::runtime::remote::Remote;
+use crate::server::budget::Share;
+use crate::server::rules::Rules;
+use crate::server::shared::Shared;
 use crate::service::{Begin, MakeService, Outcome, Service};
-use crate::shared::Shared;
 use highwire_io::{Instant, SocketId};
 use highwire_proto::{Head, Method};
 use http::{HeaderValue, StatusCode, header};
@@ -65,7 +65,7 @@ pub(crate) struct WorkerContext<S> {
     pub(crate) requests: u64,
     /// The number of those requests that arrived on HTTP/2 streams.
     pub(crate) streams: u64,
-    /// See [`Remote::beat`](crate::remote::Remote).
+    /// See [`Remote::beat`](crate::runtime::remote::Remote).
     pub(crate) beat: Arc<AtomicU64>,
     calls: u32,
     /// The service that answers requests.

@@ -9,21 +9,23 @@
 //! 4. take the connections and requests that other threads have left, and then handle the deadlines and timers that have
 //!    passed, and a shutdown of the server.
 
+#[cfg_attr(not(feature = "call"), path = "no_calls.rs")]
+mod calls;
 pub(crate) mod context;
 mod state;
 
 use self::context::WorkerContext;
 use self::state::WorkerState;
 use crate::Result;
-use crate::accept::CONNECTION_BYTES;
-use crate::calls::Calls;
-use crate::context::Context;
-use crate::listen::ListenerSetup;
-use crate::quiet;
-use crate::remote::Remote;
+use crate::runtime::context::Context;
+use crate::runtime::quiet;
+use crate::runtime::remote::Remote;
+use crate::server::accept::CONNECTION_BYTES;
+use crate::server::listen::ListenerSetup;
+use crate::server::shared::Shared;
+use crate::server::stats::Stats;
 use crate::service::{MakeService, Service};
-use crate::shared::Shared;
-use crate::stats::Stats;
+use crate::worker::calls::Calls;
 use highwire_io::wake::TaskInbox;
 use highwire_io::{Driver, Instant, Listener, Queue, Sink, Waitable};
 use std::collections::HashMap;
@@ -324,7 +326,7 @@ impl<D: Driver, S: Service> Drop for Worker<D, S> {
 
 #[cfg(test)]
 mod tests {
-    use crate::request::Caller;
+    use crate::message::request::Caller;
     use crate::{Begin, Outcome, Response, Service};
     use highwire_io::sim::{Faults, Network, Simulated};
     use highwire_io::{Address, Listener, blocking};

@@ -2,17 +2,17 @@
 //! driver's completions.
 
 use super::NANOSECONDS;
-use crate::accept::{Admission, CONNECTION_BYTES};
-use crate::calls::Calls;
-use crate::connect::attempt::Attempt;
 use crate::connection::Connection;
-use crate::context::TaskKind;
-use crate::listen::ListenerSetup;
-use crate::promise::Promise;
-use crate::quiet;
 use crate::raw::RawStream;
-use crate::remote::Remote;
+use crate::runtime::connect::attempt::Attempt;
+use crate::runtime::context::TaskKind;
+use crate::runtime::promise::Promise;
+use crate::runtime::quiet;
+use crate::runtime::remote::Remote;
+use crate::server::accept::{Admission, CONNECTION_BYTES};
+use crate::server::listen::ListenerSetup;
 use crate::service::Service;
+use crate::worker::calls::Calls;
 use crate::worker::context::WorkerContext;
 use highwire_io::wake::WAKES_KEPT;
 use highwire_io::{Completion, Instant, ListenerId, Op, Peer, Queue, Sink, SocketId};
@@ -51,7 +51,7 @@ const MADE_ROOM: usize = 32;
 /// The time after which the log tells again that there is no room for another connection, if none could be closed.
 const FULL_AGAIN: Duration = Duration::from_secs(60);
 
-/// The bound that [`Limits::connections`](crate::config::Limits::connections) sets, for the log.
+/// The bound that [`Limits::connections`](crate::server::config::Limits::connections) sets, for the log.
 const MOST_CONNECTIONS: &str = "the most connections (--connections, or the limit of file descriptors)";
 
 /// A worker without connections keeps a connection table of up to this many slots, and frees a larger one.
@@ -280,7 +280,7 @@ impl<S: Service> WorkerState<S> {
             if admission == Admission::TooManyInAll {
                 self.pause_accept(queue);
             }
-            crate::accept::refuse(socket, &self.cx.lines, queue);
+            crate::server::accept::refuse(socket, &self.cx.lines, queue);
             return;
         }
         let mut connection = Connection::new(socket, peer, proxied, &mut self.cx);
@@ -503,7 +503,7 @@ impl<S: Service> Sink for WorkerState<S> {
             self.last_tick = self.cx.tick;
             self.cx.lines.refresh(self.cx.context.unix_nanoseconds() / NANOSECONDS);
             // These seconds count on the monotonic clock.
-            crate::listen::look_at_files(&self.listener_setups, &self.cx.shared, now.nanoseconds / NANOSECONDS);
+            crate::server::listen::look_at_files(&self.listener_setups, &self.cx.shared, now.nanoseconds / NANOSECONDS);
         }
     }
 

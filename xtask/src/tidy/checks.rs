@@ -30,9 +30,9 @@ const WITHOUT_LOCKS: &[&str] = &[
     "engine/src/connection/",
     "engine/src/exchange/",
     "engine/src/worker/",
-    "engine/src/context.rs",
-    "engine/src/date.rs",
-    "engine/src/deadline.rs",
+    "engine/src/runtime/context.rs",
+    "engine/src/message/date.rs",
+    "engine/src/runtime/deadline.rs",
     "engine/src/secure.rs",
     "highwire/src/dispatch.rs",
     "highwire/src/request.rs",
@@ -419,7 +419,7 @@ mod tests {
             (no_arc, "engine/src/connection/mod.rs", "#[cfg(test)]\nmod tests { type A = Arc<u8>; }", &[]),
             (no_arc, "engine/src/worker/mod.rs", "type A = Arc<u8>;", &[]),
             (no_lock, "engine/src/worker/mod.rs", "type A = Mutex<u8>;", &[1]),
-            (no_lock, "engine/src/pool.rs", "type A = Mutex<u8>;", &[]),
+            (no_lock, "engine/src/runtime/pool.rs", "type A = Mutex<u8>;", &[]),
         ] {
             check(run, path, text, expected);
         }
