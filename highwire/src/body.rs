@@ -1,7 +1,7 @@
 //! Bodies in parts: request bodies while they are received, and response bodies while they are made.
 
 use crate::Response;
-use crate::request::{BodyUse, FromRequest, Request};
+use crate::message::request::{BodyUse, FromRequest, Request};
 
 /// An extractor of the body of a request, part by part.
 ///

@@ -48,10 +48,7 @@ pub mod proxy;
 pub mod server;
 #[cfg(all(feature = "cookies", feature = "json"))]
 pub mod session;
-#[cfg(feature = "json")]
-mod shape;
 pub mod sse;
-mod states;
 #[cfg(feature = "templates")]
 pub mod templates;
 #[cfg(not(feature = "templates"))]
@@ -64,38 +61,16 @@ pub mod topics;
 pub mod tower;
 
 mod app;
-mod auth;
-mod base64;
-mod built_app;
-mod dispatch;
-mod dot_segments;
-mod extract;
-#[cfg(feature = "json")]
-mod fields;
 mod files;
 mod handler;
-mod https;
-mod media;
-mod negotiate;
-mod problem;
-mod redirect;
-mod reply;
-mod request;
-mod response;
+mod message;
 mod router;
-mod runtime;
-mod shared;
-mod spawn_blocking;
-#[cfg(feature = "json")]
-mod typed;
-mod upgrade;
-mod weight;
 pub mod ws;
 
 pub use app::App;
-pub use auth::{Basic, Bearer, Realm};
+pub use app::https::Https;
+pub use app::spawn_blocking::{SpawnBlockingError, spawn_blocking};
 pub use body::Body;
-pub use extract::{Authority, Extension, Peer, PerWorker, RawQuery, Scheme, State, Tls, Version};
 pub use files::Files;
 #[cfg(feature = "json")]
 pub use form::Form;
@@ -121,16 +96,16 @@ pub use handler::{Blocking, Direct, Handler, With, blocking, direct};
 pub use highwire_engine::tls;
 pub use highwire_engine::{Error, Result};
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-pub use https::Https;
-pub use negotiate::Accept;
-pub use problem::Problem;
-pub use redirect::{Html, Redirect};
-pub use reply::{Disconnect, InterimResponses, OnDisconnect, Reply};
-pub use request::{BodyUse, FromRequest, Request};
-pub use response::{IntoResponse, Response};
+pub use message::auth::{Basic, Bearer, Realm};
+pub use message::extract::{Authority, Extension, Peer, PerWorker, RawQuery, Scheme, State, Tls, Version};
+pub use message::negotiate::Accept;
+pub use message::problem::Problem;
+pub use message::redirect::{Html, Redirect};
+pub use message::reply::{Disconnect, InterimResponses, OnDisconnect, Reply};
+pub use message::request::{BodyUse, FromRequest, Request};
+pub use message::response::{IntoResponse, Response};
+#[cfg(feature = "json")]
+pub use message::typed::{Json, Path, Query};
+pub use message::upgrade::{Ended, RawReader, RawStream, RawWriter, Upgrade};
 pub use router::{Params, PatternError};
 pub use server::{Server, spawn};
-pub use spawn_blocking::{SpawnBlockingError, spawn_blocking};
-#[cfg(feature = "json")]
-pub use typed::{Json, Path, Query};
-pub use upgrade::{Ended, RawReader, RawStream, RawWriter, Upgrade};

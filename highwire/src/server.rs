@@ -1,6 +1,6 @@
 //! The server: settings, listeners, workers. Most of it is from the crate `highwire-engine`.
 
-use crate::dispatch::{AppFactory, Dispatcher};
+use crate::app::dispatch::{AppFactory, Dispatcher};
 
 /// The settings that [`App::configure`](crate::App::configure) changes.
 ///

@@ -6,7 +6,7 @@
 //! [`SessionStore`] of your own keeps the session, and the token is only the session's key in that store.
 
 use crate::cookie::{Cookie, CookieError, Cookies, Keys};
-use crate::request::{FromRequest, Request};
+use crate::message::request::{FromRequest, Request};
 use crate::{IntoResponse, Response};
 use highwire_engine::context;
 use http::{HeaderValue, StatusCode, header};
@@ -91,7 +91,7 @@ pub trait SessionStore: Send + Sync + 'static {
 pub fn new_token() -> Result<String, StoreError> {
     let mut bytes = [0; 32];
     aws_lc_rs::rand::fill(&mut bytes).map_err(|_| "the system has no random bytes")?;
-    Ok(crate::base64::encode_url(&bytes))
+    Ok(crate::message::base64::encode_url(&bytes))
 }
 
 /// Keeps each session encrypted in its token. The plaintext is the expiry in seconds since 1970 (8 bytes, big-endian),

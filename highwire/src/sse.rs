@@ -24,7 +24,7 @@
 //! ```
 
 use crate::body::{self, PeerGone, Sender};
-use crate::request::{FromRequest, Request};
+use crate::message::request::{FromRequest, Request};
 use crate::time::{Sleep, sleep};
 use crate::{HeaderName, HeaderValue, Response, header};
 use bytes::Bytes;

@@ -3,7 +3,7 @@
 use super::Client;
 use super::error::{Error, Kind};
 use super::request::Request;
-use crate::runtime::worker;
+use crate::app::runtime::worker;
 use crate::tower::bodies::send_across;
 use bytes::{Buf, Bytes, BytesMut};
 use highwire_engine::body::{BodyError, BoxError};

@@ -14,7 +14,7 @@
 use super::error::{Error, Kind};
 use super::multipart::Form;
 use super::{Body, Stats};
-use crate::runtime;
+use crate::app::runtime;
 use crate::server::{Runtime, Worker};
 use crate::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use bytes::Bytes;

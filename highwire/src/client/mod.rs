@@ -84,7 +84,7 @@ use self::connect::Here;
 pub(crate) use self::request::OnInterim;
 pub(crate) use self::send::is_idempotent;
 use crate::Method;
-pub use crate::runtime::block_on;
+pub use crate::app::runtime::block_on;
 use highwire_engine::context;
 use highwire_engine::time::sleep;
 use highwire_io::Instant;

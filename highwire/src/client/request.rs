@@ -147,7 +147,8 @@ impl Request {
 
 /// Returns the value of `Authorization` for a user.
 pub(super) fn basic(user: &str, password: Option<&str>) -> HeaderValue {
-    let value = format!("Basic {}", crate::base64::encode(format!("{user}:{}", password.unwrap_or("")).as_bytes()));
+    let value =
+        format!("Basic {}", crate::message::base64::encode(format!("{user}:{}", password.unwrap_or("")).as_bytes()));
     let mut value = HeaderValue::try_from(value).unwrap_or_else(|_| HeaderValue::from_static("Basic"));
     value.set_sensitive(true);
     value

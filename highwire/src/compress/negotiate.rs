@@ -6,7 +6,7 @@
 //! accepts none of the offered codings. Malformed elements are ignored.
 
 use super::{Coding, elements};
-use crate::weight::{self, FULL, Weight};
+use crate::message::weight::{self, FULL, Weight};
 
 /// The weights that a client gives to the codings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 //! nonce repeated under GCM, an attacker could forge values.
 
 use super::{Cookie, Cookies};
-use crate::base64::{decode_url, encode_url};
+use crate::message::base64::{decode_url, encode_url};
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::{hkdf, hmac};
 use std::fmt;

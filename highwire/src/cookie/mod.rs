@@ -9,8 +9,8 @@ mod keys;
 #[cfg(feature = "cookies")]
 pub use keys::{KeyError, Keys, Private, Signed};
 
-use crate::media::{hex, is_token};
-use crate::request::{FromRequest, Request};
+use crate::message::media::{hex, is_token};
+use crate::message::request::{FromRequest, Request};
 use crate::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use std::borrow::Cow;

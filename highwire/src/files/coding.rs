@@ -1,6 +1,6 @@
 //! The codings of a file that a client accepts by `Accept-Encoding` (RFC 9110 section 12.5.3).
 
-use crate::weight::{self, FULL, Weight};
+use crate::message::weight::{self, FULL, Weight};
 
 /// A coding of a precompressed file. The order, from the best compression to the worst, decides between equal weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //! RFC 7578 forbids but some clients send. If a part has both names, as from .NET, `filename` wins: it is what readers
 //! that follow RFC 7578, such as a firewall in front, see.
 
-use crate::media::{Parameters, Value, hex, is_token, trim, unescape};
+use crate::message::media::{Parameters, Value, hex, is_token, trim, unescape};
 use bytes::Bytes;
 use std::fmt;
 

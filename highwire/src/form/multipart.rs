@@ -5,10 +5,10 @@ use super::head::{self, Head};
 use super::parser::{self, Event, Parser};
 use super::spool::Spool;
 use crate::body::BodyError;
-use crate::media::MediaType;
-use crate::problem::shortened;
-use crate::request::{BodyUse, FromRequest, Request};
-use crate::response::Overloaded;
+use crate::message::media::MediaType;
+use crate::message::problem::shortened;
+use crate::message::request::{BodyUse, FromRequest, Request};
+use crate::message::response::Overloaded;
 use crate::{Body, IntoResponse, Problem, Response};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
@@ -157,8 +157,8 @@ pub struct Multipart {
 
 /// Returns the boundary of a request's body, or the response to send if there is none.
 pub(super) fn boundary(request: &Request<'_>) -> Result<String, Response> {
-    let media_type = crate::media::of_body(request).filter(|media_type| media_type.is(MEDIA_TYPE));
-    let Some(media_type) = media_type else { return Err(crate::media::unsupported(MEDIA_TYPE)) };
+    let media_type = crate::message::media::of_body(request).filter(|media_type| media_type.is(MEDIA_TYPE));
+    let Some(media_type) = media_type else { return Err(crate::message::media::unsupported(MEDIA_TYPE)) };
     boundary_of(&media_type)
 }
 
@@ -222,7 +222,7 @@ impl Multipart {
     pub fn new(content_type: &[u8], body: Body) -> Result<Multipart, Response> {
         let media_type = std::str::from_utf8(content_type).ok().and_then(MediaType::parse);
         let Some(media_type) = media_type.filter(|media_type| media_type.is(MEDIA_TYPE)) else {
-            return Err(crate::media::unsupported(MEDIA_TYPE));
+            return Err(crate::message::media::unsupported(MEDIA_TYPE));
         };
         let parser = Parser::new(&boundary_of(&media_type)?, Limits::default()).ok_or_else(no_boundary)?;
         Ok(Multipart { body, parser, in_part: false, ended: false })

@@ -6,7 +6,7 @@
 //! that a worker drops until the job ends, so that a form of many small files does not fill the pool.
 
 use super::multipart::Fault;
-use crate::spawn_blocking::{SpawnBlockingError, spawn_blocking};
+use crate::app::spawn_blocking::{SpawnBlockingError, spawn_blocking};
 use bytes::Bytes;
 use highwire_engine::context;
 use std::fs::{File, OpenOptions};

@@ -4,8 +4,8 @@
 //! not UTF-8, are errors, because parsers disagree about their meaning.
 
 use super::MOST_FIELDS;
-use crate::fields::Pair;
-use crate::media::hex;
+use crate::message::fields::Pair;
+use crate::message::media::hex;
 use std::borrow::Cow;
 use std::fmt;
 

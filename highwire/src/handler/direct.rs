@@ -3,7 +3,7 @@
 
 use super::private::IntoRoute;
 use super::{Endpoint, Handler, Route};
-use crate::request::{BodyUse, Request};
+use crate::message::request::{BodyUse, Request};
 use crate::{IntoResponse, Response};
 use highwire_engine::Outcome;
 use std::sync::Arc;

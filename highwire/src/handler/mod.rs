@@ -7,9 +7,9 @@
 mod direct;
 mod pool;
 
+use crate::app::shared::Shared;
+use crate::message::request::{BodyUse, FromRequest, Request};
 use crate::middleware::{IntoLayer, Layer};
-use crate::request::{BodyUse, FromRequest, Request};
-use crate::shared::Shared;
 use crate::{IntoResponse, Reply, Response};
 pub use direct::{Direct, Directly, direct};
 use highwire_engine::Outcome;

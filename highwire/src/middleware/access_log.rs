@@ -1,7 +1,7 @@
 //! The access log, which writes a line per response in the common, combined or JSON format.
 
 use super::Middleware;
-use crate::request::FromRequest;
+use crate::message::request::FromRequest;
 use crate::{Basic, Request, Response};
 use bytes::Bytes;
 use futures_core::Stream;

@@ -1,9 +1,9 @@
 //! Limits on the size of request bodies, per route.
 
 use super::{IntoLayer, Layer};
+use crate::app::shared::ErrorHandler;
 use crate::handler::{Endpoint, Route};
-use crate::request::BodyUse;
-use crate::shared::ErrorHandler;
+use crate::message::request::BodyUse;
 use std::sync::Arc;
 
 /// Limits the size of request bodies. If a handler takes the body and the body is larger, the response is 413. If the

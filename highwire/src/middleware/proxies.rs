@@ -2,7 +2,7 @@
 
 use super::Middleware;
 use super::limit::peer_address;
-use crate::request::FromRequest;
+use crate::message::request::FromRequest;
 use crate::{Request, Response};
 use std::fmt;
 use std::net::IpAddr;

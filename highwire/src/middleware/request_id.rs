@@ -1,7 +1,7 @@
 //! Identifiers of requests, for handlers and for the response field `X-Request-Id`.
 
 use super::Middleware;
-use crate::request::FromRequest;
+use crate::message::request::FromRequest;
 use crate::{HeaderName, HeaderValue, Request, Response};
 use std::cell::RefCell;
 

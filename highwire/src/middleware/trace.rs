@@ -2,7 +2,7 @@
 
 use super::Middleware;
 use super::request_id::random;
-use crate::request::FromRequest;
+use crate::message::request::FromRequest;
 use crate::{Request, Response};
 use std::fmt;
 

@@ -1,12 +1,12 @@
 //! Async middleware: functions that own the request and decide when to call the handler.
 
 use super::{IntoLayer, Layer};
-use crate::extract::{Peer, Tls};
+use crate::app::shared::ErrorHandler;
+use crate::app::shared::Shared;
 use crate::handler::{Endpoint, Pool, Route};
-use crate::request::{BodyUse, Locals, Request};
+use crate::message::extract::{Peer, Tls};
+use crate::message::request::{BodyUse, Locals, Request};
 use crate::router::Captures;
-use crate::shared::ErrorHandler;
-use crate::shared::Shared;
 use crate::{IntoResponse, Params, Response};
 use highwire_engine::Outcome;
 use highwire_engine::reply::Awaited;

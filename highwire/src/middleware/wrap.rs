@@ -2,9 +2,9 @@
 //! route's endpoint.
 
 use super::Middleware;
+use crate::app::shared::ErrorHandler;
 use crate::handler::{Endpoint, Route};
-use crate::request::{BodyUse, Request};
-use crate::shared::ErrorHandler;
+use crate::message::request::{BodyUse, Request};
 use crate::{Response, StatusCode};
 use highwire_engine::Outcome;
 use highwire_engine::reply::Awaited;

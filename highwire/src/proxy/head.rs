@@ -2,8 +2,8 @@
 
 use crate::client::is_idempotent;
 use crate::client::url::Url;
+use crate::message::request::{FromRequest, text};
 use crate::middleware::{REQUEST_ID, RequestId};
-use crate::request::{FromRequest, text};
 use crate::{BodyUse, InterimResponses, Peer, Request, Response, StatusCode};
 use bytes::Bytes;
 use highwire_engine::OnDisconnect;

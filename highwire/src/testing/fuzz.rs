@@ -4,7 +4,7 @@
 use crate::cookie::{Cookie, Cookies, parse};
 use crate::form::Limits;
 use crate::form::parser::{Event, Fault, Parser};
-use crate::media::MediaType;
+use crate::message::media::MediaType;
 use bytes::Bytes;
 
 /// Inflates messages of a WebSocket, divided in several ways, and deflates and inflates them.
@@ -155,7 +155,7 @@ pub fn form(input: &[u8]) {
     let Ok(pairs) = crate::form::urlencoded::pairs(input) else { return };
     let written = serde_urlencoded::to_string(&pairs).expect("a form");
     assert_eq!(crate::form::urlencoded::pairs(written.as_bytes()).as_ref(), Ok(&pairs), "written and parsed again");
-    let theirs: Vec<crate::fields::Pair<'_>> = serde_urlencoded::from_bytes(input).expect("a form");
+    let theirs: Vec<crate::message::fields::Pair<'_>> = serde_urlencoded::from_bytes(input).expect("a form");
     assert_eq!(theirs, pairs, "the result of serde_urlencoded");
 }
 
@@ -166,7 +166,7 @@ pub fn form(input: &[u8]) {
 /// Panics if an element is empty or not part of the text, or if the second media type differs from the first.
 pub fn media_type(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
-    let list: Vec<&str> = crate::media::elements(text).collect();
+    let list: Vec<&str> = crate::message::media::elements(text).collect();
     assert!(list.iter().all(|element| !element.is_empty() && text.contains(element)), "an element is empty or foreign");
     let Some(media_type) = MediaType::parse(text) else { return };
     let mut again = format!("{}/{}", media_type.kind(), media_type.subtype());

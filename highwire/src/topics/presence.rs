@@ -1,6 +1,6 @@
 //! Presence: the members of topics, here and on other machines.
 
-use crate::problem::write_text;
+use crate::message::problem::write_text;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 
 use super::bodies::{empty, send_across, streamed};
 use crate::handler::{Async, Handler};
-use crate::request::{FromRequest, Request};
+use crate::message::request::{FromRequest, Request};
 use crate::{HeaderMap, Response, StatusCode, Upgrade};
 use bytes::Bytes;
 use futures_core::Stream;

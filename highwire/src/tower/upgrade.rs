@@ -4,7 +4,7 @@
 //! made-up request from a pipe in memory. When our service accepts the protocol, hyper's connection does too, and hands
 //! its end of the pipe to the service. A task on the worker then copies the raw bytes between the pipe and the connection.
 
-use crate::upgrade::{Ended, RawReader, RawStream, RawWriter};
+use crate::message::upgrade::{Ended, RawReader, RawStream, RawWriter};
 use bytes::{Buf, Bytes, BytesMut};
 use highwire_engine::raw::Switch;
 use highwire_engine::{Asked, Promise, promise};

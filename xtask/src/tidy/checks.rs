@@ -34,8 +34,8 @@ const WITHOUT_LOCKS: &[&str] = &[
     "engine/src/message/date.rs",
     "engine/src/runtime/deadline.rs",
     "engine/src/secure.rs",
-    "highwire/src/dispatch.rs",
-    "highwire/src/request.rs",
+    "highwire/src/app/dispatch.rs",
+    "highwire/src/message/request.rs",
     "highwire/src/router/",
 ];
 

@@ -1,7 +1,7 @@
 //! Requests as handlers get them. A request borrows its head, and only extractors that own their data copy parts of it.
 
-use crate::shared::Shared;
-use crate::states;
+use crate::app::shared::Shared;
+use crate::app::states;
 use crate::{Params, Response};
 use bytes::Bytes;
 use highwire_engine::Body;

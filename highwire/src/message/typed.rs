@@ -1,12 +1,12 @@
 //! Extractors and responses through serde: path parameters, queries, JSON. Requests that do not fit the type are
 //! refused with a [`Problem`] that names the part of the request and, if a single one is wrong, the field.
 
-use crate::fields::{Fields, Misfit};
+use crate::app::shape;
 use crate::form::urlencoded;
-use crate::media;
-use crate::problem::shortened;
-use crate::request::{BodyUse, FromRequest, Request};
-use crate::shape;
+use crate::message::fields::{Fields, Misfit};
+use crate::message::media;
+use crate::message::problem::shortened;
+use crate::message::request::{BodyUse, FromRequest, Request};
 use crate::{IntoResponse, Problem, Response};
 use http::StatusCode;
 use serde::de::DeserializeOwned;

@@ -3,9 +3,9 @@
 //! The weight of an offer is the weight of the most specific range that matches the offer. Of offers with the same
 //! weight, the first one wins.
 
-use crate::media::{MediaType, Parameters, elements, is_token, trim};
-use crate::request::{FromRequest, Request};
-use crate::weight::{self, FULL, Weight};
+use crate::message::media::{MediaType, Parameters, elements, is_token, trim};
+use crate::message::request::{FromRequest, Request};
+use crate::message::weight::{self, FULL, Weight};
 use crate::{Problem, Response};
 use http::StatusCode;
 use std::borrow::Cow;

@@ -1,8 +1,8 @@
 //! The data of the app and its server that handlers and middleware use.
 
+use crate::app::states;
 use crate::files::open::OpenFiles;
-use crate::request::{BodyUse, Request};
-use crate::states;
+use crate::message::request::{BodyUse, Request};
 use crate::{Response, StatusCode};
 use highwire_engine::Asked;
 use std::sync::Arc;

@@ -1,14 +1,24 @@
 //! The builder of an application: routes, state and settings.
 
-use crate::built_app::BuiltApp;
-use crate::dispatch::AppFactory;
+pub(crate) mod built_app;
+pub(crate) mod dispatch;
+pub(crate) mod https;
+pub(crate) mod runtime;
+#[cfg(feature = "json")]
+pub(crate) mod shape;
+pub(crate) mod shared;
+pub(crate) mod spawn_blocking;
+pub(crate) mod states;
+
+use crate::app::built_app::BuiltApp;
+use crate::app::dispatch::AppFactory;
+use crate::app::shared::{AppData, ErrorHandler, NotFoundHandler};
+use crate::app::states::Scopes;
 use crate::files::open::OpenFiles;
 use crate::handler::{Handler, Route};
 use crate::middleware::{IntoLayer, Layer, Missed};
 use crate::router::{MethodFilter, Pattern, Router};
 use crate::server::{Config, Server};
-use crate::shared::{AppData, ErrorHandler, NotFoundHandler};
-use crate::states::Scopes;
 use crate::ws::WebSocketHandler;
 use crate::{Error, Files, Https, IntoResponse, Method, Request, Result, StatusCode};
 use highwire_io::Listener;

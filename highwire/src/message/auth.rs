@@ -1,7 +1,7 @@
 //! HTTP authentication: Basic (RFC 7617) and Bearer tokens (RFC 6750).
 
-use crate::base64;
-use crate::request::{FromRequest, Request};
+use crate::message::base64;
+use crate::message::request::{FromRequest, Request};
 use crate::{IntoResponse, Problem, Response};
 use http::{HeaderValue, StatusCode, header};
 use std::fmt;

@@ -1,11 +1,11 @@
 //! A built app: its routes, handlers and values, which all workers share.
 
 use crate::Https;
+use crate::app::shared::AppData;
+use crate::app::states::Scopes;
 use crate::handler::Route;
-use crate::request::BodyUse;
+use crate::message::request::BodyUse;
 use crate::router::Router;
-use crate::shared::AppData;
-use crate::states::Scopes;
 use std::sync::Arc;
 
 /// The result of [`App::build`](crate::App::build).

@@ -1,6 +1,6 @@
 //! The shared values of an app and its nested apps, by type.
 
-use crate::request::Locals;
+use crate::message::request::Locals;
 use crate::templates::Templates;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! Blocking work for async handlers. The blocking pool runs it, and the handler awaits the result.
 
-use crate::response::Overloaded;
+use crate::message::response::Overloaded;
 use crate::{IntoResponse, Response};
 use http::StatusCode;
 

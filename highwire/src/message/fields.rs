@@ -3,7 +3,7 @@
 //! All values are text and are parsed as the target type requires. In a map or struct, a name with several values is a
 //! sequence. An error names the field if it concerns a single one.
 
-use crate::problem::shortened;
+use crate::message::problem::shortened;
 use serde::de::value::{CowStrDeserializer, SeqDeserializer};
 use serde::de::{self, Deserializer, IntoDeserializer, Visitor};
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! Other protocols on the same connection or HTTP/2 stream: after `Upgrade` or CONNECT, a handler gets the raw bytes.
 
 use crate::Response;
-use crate::request::{FromRequest, Request};
+use crate::message::request::{FromRequest, Request};
 use highwire_engine::raw::Switch;
 pub use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter};
 use highwire_engine::response::Content;

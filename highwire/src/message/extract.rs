@@ -1,6 +1,6 @@
 //! Extractors that do not need the request's body, and those of `Option` and `Result`.
 
-use crate::request::{FromRequest, Request};
+use crate::message::request::{FromRequest, Request};
 use crate::{Method, Response};
 use highwire_engine::{Stats, quiet};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};

@@ -1,7 +1,7 @@
 //! Responses that are sent later, from any thread, and interim responses before the final one.
 
-use crate::request::{FromRequest, Request};
-use crate::response::Overloaded;
+use crate::message::request::{FromRequest, Request};
+use crate::message::response::Overloaded;
 use crate::templates::{self, Templates};
 use crate::{IntoResponse, Response};
 use highwire_engine::Shared;

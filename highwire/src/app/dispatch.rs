@@ -1,12 +1,12 @@
 //! The app as a service, which finds the route of each request and calls its handler. The service gets heads and
 //! returns responses; the engine handles connections.
 
-use crate::built_app::BuiltApp;
-use crate::dot_segments::{has_dot_segment, resolve_dot_segments};
+use crate::app::built_app::BuiltApp;
+use crate::app::shared::Shared;
 use crate::handler::Endpoint;
-use crate::request::{Locals, Request};
+use crate::message::dot_segments::{has_dot_segment, resolve_dot_segments};
+use crate::message::request::{Locals, Request};
 use crate::router::{Captures, Found};
-use crate::shared::Shared;
 use crate::templates::{self, Templates};
 use crate::{Params, Response, StatusCode};
 use highwire_engine::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};

@@ -1,6 +1,6 @@
 //! Rules for sites with TLS: redirects of requests without TLS, and HSTS.
 
-use crate::dot_segments::has_dot_segment;
+use crate::message::dot_segments::has_dot_segment;
 use crate::{Response, StatusCode};
 use highwire_proto::{Form, Head};
 use http::{HeaderValue, header};

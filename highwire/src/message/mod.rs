@@ -1,0 +1,19 @@
+//! Requests and responses: what handlers take from one and make the other of, header fields, and their values.
+
+pub(crate) mod auth;
+pub(crate) mod base64;
+pub(crate) mod dot_segments;
+pub(crate) mod extract;
+#[cfg(feature = "json")]
+pub(crate) mod fields;
+pub(crate) mod media;
+pub(crate) mod negotiate;
+pub(crate) mod problem;
+pub(crate) mod redirect;
+pub(crate) mod reply;
+pub(crate) mod request;
+pub(crate) mod response;
+#[cfg(feature = "json")]
+pub(crate) mod typed;
+pub(crate) mod upgrade;
+pub(crate) mod weight;
