@@ -37,8 +37,9 @@ impl Carrier for Call {
         Some(&mut self.intake)
     }
 
-    fn take_extensions(&mut self) -> Extensions {
-        std::mem::take(&mut self.request.extensions)
+    fn take_extensions(&mut self) -> Option<Extensions> {
+        let extensions = std::mem::take(&mut self.request.extensions);
+        (!extensions.is_empty()).then_some(extensions)
     }
 
     fn charge(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {

@@ -54,8 +54,8 @@ pub(crate) trait Carrier {
     fn intake(&mut self) -> Option<&mut Intake>;
 
     /// Takes the extensions that the caller has attached to a request of this process.
-    fn take_extensions(&mut self) -> Extensions {
-        Extensions::default()
+    fn take_extensions(&mut self) -> Option<Extensions> {
+        None
     }
 
     /// Charges the memory budget for the bytes that the exchange holds now. Returns false if the budget has no room.

@@ -121,11 +121,14 @@ pub(crate) trait Lifecycle: Carrier {
     /// Calls the handler of `route`, which must be the result of the last look-up, and handles the handler's result.
     #[inline]
     fn call(&mut self, route: u32, request: (&Head, &[u8]), body: Ready, worker: &mut WorkerContext<impl Service>) {
-        let mut hooks = Hooks { extensions: self.take_extensions(), ..Hooks::default() };
+        let mut hooks = Hooks::default();
+        if let Some(extensions) = self.take_extensions() {
+            *hooks.extensions() = extensions;
+        }
         let mut answer = None;
         let outcome = worker.call(route, request, self.caller(), self.task(), body, &mut hooks, &mut answer);
-        if hooks.are_for_exchange() {
-            self.make_exchange(worker).take_hooks(&mut hooks);
+        if let Some(kept) = hooks.take_kept() {
+            self.make_exchange(worker).keep_hooks(kept);
         }
         match outcome {
             // If the handler took a `Replier`, the handler's own result is ignored.

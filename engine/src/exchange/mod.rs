@@ -30,7 +30,7 @@ use crate::body::BodyError;
 use crate::client::{Answer, AnswerBody, Asking};
 use crate::exchange::disconnect::{OnDisconnect, Presence};
 use crate::message::reply::{Awaited, InterimQueue};
-use crate::message::request::Hooks;
+use crate::message::request::KeptHooks;
 use crate::message::response::Response;
 use crate::raw::{Ended, Raw, Switch, Task};
 use crate::runtime::spares::Spares;
@@ -366,11 +366,11 @@ impl Exchange {
         self.tunnel.take()
     }
 
-    /// Takes the reply slot, the queue of interim responses and the size of the decoded body from the hooks of the
-    /// handler's call.
-    pub(crate) fn take_hooks(&mut self, hooks: &mut Hooks) {
-        (self.reply, self.interim, self.unfolded) = (hooks.reply.take(), hooks.interim.take(), hooks.unfolded.take());
-        self.presence = hooks.presence.take();
+    /// Keeps the reply slot, the queue of interim responses, the size of the decoded body, and what the handler learns of its
+    /// client, after the handler's call.
+    pub(crate) fn keep_hooks(&mut self, hooks: KeptHooks) {
+        let KeptHooks { reply, interim, unfolded, presence } = hooks;
+        (self.reply, self.interim, self.unfolded, self.presence) = (reply, interim, unfolded, presence);
     }
 
     /// Returns the size in bytes of the whole body that the handler holds. `lent` is the size that the carrier has

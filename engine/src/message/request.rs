@@ -126,16 +126,30 @@ pub enum Ready {
 pub struct Hooks {
     /// The end that waits for a [`Replier`], if the handler does not answer with its result.
     pub reply: Option<Awaited>,
-    /// The queue of interim responses, if the handler may send some.
-    pub interim: Option<Rc<RefCell<InterimQueue>>>,
     /// The waker of the request's task, if it has been made.
     pub waker: Option<Waker>,
-    /// The extensions that the caller has attached to a request of this process.
-    pub extensions: Extensions,
+    /// The values that most requests do not have. Together they cost such a request one look.
+    rare: Option<Box<Rare>>,
+}
+
+#[derive(Default)]
+struct Rare {
+    /// The queue of interim responses, if the handler may send some.
+    interim: Option<Rc<RefCell<InterimQueue>>>,
+    /// The values that the caller of a request of this process, or middleware, has attached.
+    extensions: Extensions,
     /// The size in bytes of the body that the handler gets, if middleware has decoded the received body. It is charged
     /// until the handler has answered.
-    pub unfolded: Option<Rc<Cell<usize>>>,
+    unfolded: Option<Rc<Cell<usize>>>,
     /// What the handler learns if the client leaves, if it has asked.
+    presence: Option<Rc<Presence>>,
+}
+
+/// What an exchange keeps of the hooks after the call of its handler.
+pub(crate) struct KeptHooks {
+    pub(crate) reply: Option<Awaited>,
+    pub(crate) interim: Option<Rc<RefCell<InterimQueue>>>,
+    pub(crate) unfolded: Option<Rc<Cell<usize>>>,
     pub(crate) presence: Option<Rc<Presence>>,
 }
 
@@ -155,21 +169,53 @@ impl Hooks {
 
     /// Returns a sender of interim responses. `waker` must wake the request's task.
     pub fn interim(&mut self, waker: Waker) -> InterimResponses {
-        InterimResponses::new(self.interim.get_or_insert_with(|| InterimQueue::new(waker)).clone())
+        InterimResponses::new(self.rare().interim.get_or_insert_with(|| InterimQueue::new(waker)).clone())
     }
 
     /// Returns what tells the handler that its client has left.
     pub fn disconnect(&mut self) -> Disconnect {
-        Disconnect::new(self.presence.get_or_insert_default().clone())
+        Disconnect::new(self.rare().presence.get_or_insert_default().clone())
     }
 
-    /// Makes a handler that is called with these hooks learn of its client what one with the other hooks learns.
-    pub fn share_disconnect(&mut self, other: &mut Hooks) {
-        self.presence = Some(other.presence.get_or_insert_default().clone());
+    /// Returns the values that the caller of a request of this process, or middleware, has attached.
+    pub fn extensions(&mut self) -> &mut Extensions {
+        &mut self.rare().extensions
     }
 
-    /// Returns true if the exchange must keep some of the values after the call.
-    pub(crate) fn are_for_exchange(&self) -> bool {
-        self.reply.is_some() || self.interim.is_some() || self.unfolded.is_some() || self.presence.is_some()
+    /// Charges this number of bytes for the body that the handler gets, because middleware has decoded the received one, until the
+    /// handler has answered.
+    pub fn set_unfolded(&mut self, bytes: usize) {
+        self.rare().unfolded.get_or_insert_default().set(bytes);
+    }
+
+    /// Returns hooks for a handler that is called later, when the call with these is over: it learns of its client what one with
+    /// these would learn, and its interim responses and the charge of its body are those of the same request. `waker` must wake the
+    /// request's task.
+    pub fn for_later(&mut self, waker: Waker) -> Hooks {
+        self.interim(waker.clone());
+        let own = self.rare();
+        let rare = Rare {
+            interim: own.interim.clone(),
+            extensions: std::mem::take(&mut own.extensions),
+            unfolded: Some(own.unfolded.get_or_insert_default().clone()),
+            presence: Some(own.presence.get_or_insert_default().clone()),
+        };
+        Hooks { reply: None, waker: Some(waker), rare: Some(Box::new(rare)) }
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// Takes what the exchange must keep after the call, if there is something.
+    pub(crate) fn take_kept(&mut self) -> Option<KeptHooks> {
+        if self.reply.is_none() && self.rare.is_none() {
+            return None;
+        }
+        let Rare { interim, unfolded, presence, .. } = *self.rare.take().unwrap_or_default();
+        let kept = KeptHooks { reply: self.reply.take(), interim, unfolded, presence };
+        let is_some =
+            kept.reply.is_some() || kept.interim.is_some() || kept.unfolded.is_some() || kept.presence.is_some();
+        is_some.then_some(kept)
     }
 }

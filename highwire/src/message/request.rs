@@ -160,7 +160,7 @@ impl<'r> Request<'r> {
     /// Returns the values that middleware stores for inner middleware and the handler. A handler extracts them by
     /// [`Extension`](crate::Extension).
     pub fn extensions(&mut self) -> &mut Extensions {
-        &mut self.hooks.extensions
+        self.hooks.extensions()
     }
 
     /// Takes the whole body, for extractors whose [`BODY`](FromRequest::BODY) is [`BodyUse::Whole`].
@@ -192,7 +192,7 @@ impl<'r> Request<'r> {
     #[cfg(feature = "compress")]
     pub(crate) fn replace_body(&mut self, body: Bytes, bytes: usize) {
         *self.body = Ready::Whole(body);
-        self.hooks.unfolded.get_or_insert_with(Rc::default).set(bytes);
+        self.hooks.set_unfolded(bytes);
     }
 
     /// Returns a waker of the task that answers this request.

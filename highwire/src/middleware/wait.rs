@@ -165,12 +165,7 @@ impl OwnedRequest {
     fn new(request: &mut Request<'_>) -> OwnedRequest {
         let waker = request.waker();
         // Interim responses that the handler sends go to the queue of the original request.
-        request.hooks.interim(waker.clone());
-        let unfolded = request.hooks.unfolded.get_or_insert_with(Rc::default).clone();
-        let mut hooks = Hooks::default();
-        hooks.share_disconnect(request.hooks);
-        (hooks.interim, hooks.unfolded) = (request.hooks.interim.clone(), Some(unfolded));
-        (hooks.waker, hooks.extensions) = (Some(waker.clone()), std::mem::take(&mut request.hooks.extensions));
+        let hooks = request.hooks.for_later(waker.clone());
         OwnedRequest {
             head: request.head.to_kept(),
             window: request.window.to_vec(),
