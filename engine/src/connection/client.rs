@@ -62,10 +62,10 @@ impl Connection {
             self.abort(worker, out);
             return true;
         }
-        out.send_raw(self.transport.id, &hello);
+        out.send_raw(self.transport.id(), &hello);
         secure.scratch = std::mem::take(&mut worker.scratch);
         out.tls = Some(secure);
-        self.transport.is_secure = true;
+        self.transport.set_secure(true);
         self.transport.account.set_session(super::tls::SESSION_BYTES);
         self.transport.set_patience(worker.rules.handshake, worker);
         if !self.recharge(worker) {

@@ -139,7 +139,7 @@ impl Connection {
             _ => return None,
         };
         let has_exchange = self.protocol.http1().is_some_and(Http1::has_exchange);
-        if transport.is_outgoing || transport.blocked || has_exchange || transport.work.is_unfinished() {
+        if transport.is_outgoing() || transport.blocked() || has_exchange || transport.work.is_unfinished() {
             return None;
         }
         // The deadline was set when the connection became idle. Without a deadline, it counts as the oldest.
@@ -162,7 +162,7 @@ impl Connection {
     /// Resets the connection, because the shutdown or the worker must end now. Returns true if the connection was busy.
     pub(crate) fn cut(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) -> bool {
         let busy = match &self.protocol {
-            Protocol::Http2(http2) => http2.http.open_streams() > 0 || self.transport.blocked,
+            Protocol::Http2(http2) => http2.http.open_streams() > 0 || self.transport.blocked(),
             Protocol::Http1(_) => !matches!(
                 self.transport.phase(),
                 Phase::Linger | Phase::Gone | Phase::Idle | Phase::Fresh | Phase::Proxy

@@ -78,7 +78,7 @@ impl Connection {
     pub(crate) fn opened(id: SocketId, worker: &mut WorkerContext<impl Service>) -> (Connection, RawStream) {
         let mut connection = Connection::new(id, Peer::Local, false, worker);
         let raw = Raw::new(worker.context.inbox.waker(connection.transport.task().number()));
-        connection.transport.is_outgoing = true;
+        connection.transport.set_outgoing();
         let tunnel = Tunnel::new(raw);
         let stream = tunnel.stream();
         connection.protocol = Protocol::Http1(Http1::of_tunnel(tunnel));
@@ -118,21 +118,21 @@ impl Connection {
     /// Stops counting the connection, because it has ended.
     pub(crate) fn dismiss(&self, shared: &Shared) {
         shared.dismiss(self.peer());
-        if self.transport.is_outgoing {
+        if self.transport.is_outgoing() {
             shared.dismiss_opened();
         }
     }
 
     pub(crate) fn is_secure(&self) -> bool {
-        self.transport.is_secure
+        self.transport.is_secure()
     }
 
     pub(crate) fn id(&self) -> SocketId {
-        self.transport.id
+        self.transport.id()
     }
 
     pub(crate) fn peer(&self) -> Peer {
-        self.transport.peer
+        self.transport.peer()
     }
 
     /// Handles received bytes: a PROXY header, TLS records, HTTP without TLS, or the bytes of a tunnel.
@@ -194,8 +194,8 @@ impl Connection {
     /// Handles the driver's report that the peer has ended its direction.
     pub(crate) fn peer_ended(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
         self.with_out(worker, queue, |connection, worker, out| {
-            if connection.transport.phase() == Phase::Linger && !connection.transport.blocked {
-                connection.transport.ended = true;
+            if connection.transport.phase() == Phase::Linger && !connection.transport.blocked() {
+                connection.transport.peer_ended(false);
                 return connection.close(worker, out);
             }
             let is_said = out.tls.is_none();
@@ -212,12 +212,10 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
-        self.transport.ended = true;
+        self.transport.peer_ended(is_said);
         if let Protocol::Http1(http1) = &mut self.protocol {
             http1.forget_lent_buffer();
         }
-        // The flag is never cleared, because the end of the TCP stream usually follows the peer's close_notify.
-        self.transport.end_said |= is_said;
         // Any bytes in `sealed` arrived before the end. `proceed_tls` decrypts them first and then calls this function
         // again.
         if self.transport.is_ending() || self.transport.sealed.is_some() {
@@ -230,15 +228,14 @@ impl Connection {
         if let Some(tunnel) = self.tunnel() {
             // Under TLS only close_notify is a proper end, because an attacker can end the TCP stream (RFC 8446 section
             // 6.1).
-            tunnel.peer_ended(self.transport.end_said);
+            tunnel.peer_ended(self.transport.end_said());
         }
         self.settle(worker, head, out);
     }
 
     /// Handles the driver's report that the kernel has taken all waiting bytes of this connection.
     pub(crate) fn drained(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
-        self.transport.blocked = false;
-        self.transport.account.set_unsent(0);
+        self.transport.unblock();
         self.recharge(worker);
         self.with_out(worker, queue, |connection, worker, out| {
             if connection.transport.phase() == Phase::Closing {
@@ -397,7 +394,7 @@ impl Connection {
     ) {
         if self.transport.is_ending() {
             // The driver has paused receiving. The connection waits for the peer's end, or is gone.
-            return queue.push(Op::ResumeRecv { socket: self.transport.id });
+            return queue.push(Op::ResumeRecv { socket: self.transport.id() });
         }
         self.with_out(worker, queue, |connection, worker, out| {
             let Connection { transport, protocol: Protocol::Http1(http1) } = &mut *connection else { return };

@@ -134,17 +134,17 @@ impl Connection {
                 }
             }
             Said::Wrong => {
-                tracing::debug!(peer = %self.transport.peer, "a connection does not begin with a valid PROXY header");
+                tracing::debug!(peer = %self.transport.peer(), "a connection does not begin with a valid PROXY header");
                 self.with_out(worker, queue, |connection, worker, out| connection.abort(worker, out));
             }
             Said::Header { bytes, peer } => {
                 self.transport.restart();
                 if let Some(peer) = peer {
-                    if !worker.shared.admit_for(self.transport.peer, peer) {
+                    if !worker.shared.admit_for(self.transport.peer(), peer) {
                         return self
                             .with_out(worker, queue, |connection, worker, out| connection.refuse_peer(worker, out));
                     }
-                    self.transport.peer = peer;
+                    self.transport.set_peer(peer);
                 }
                 if !worker.shared.config().http1 && !self.is_secure() {
                     self.speak_http2(worker, queue);

@@ -18,11 +18,11 @@ impl Connection {
             return;
         }
         self.settle_slowly(worker, head, out);
-        if self.transport.blocked && out.waiting() > 0 && !self.transport.is_ending() {
+        if self.transport.blocked() && out.waiting() > 0 && !self.transport.is_ending() {
             // The driver queues these bytes behind the blocked ones, so the connection is charged for them, too.
             self.sent_away(out.waiting(), worker, out);
         }
-        out.flush(self.transport.id);
+        out.flush(self.transport.id());
     }
 
     fn settle_slowly(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {

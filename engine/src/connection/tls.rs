@@ -26,7 +26,7 @@ impl Connection {
     #[cfg(feature = "tls")]
     pub(crate) fn secure(&mut self, secure: Box<Secure>, worker: &mut WorkerContext<impl Service>) -> bool {
         self.transport.tls = Some(secure);
-        self.transport.is_secure = true;
+        self.transport.set_secure(true);
         self.transport.account.set_session(SESSION_BYTES);
         self.transport.set_patience(worker.rules.handshake, worker);
         self.recharge(worker)
@@ -69,7 +69,7 @@ impl Connection {
         let is_http2 = tls.speaks_http2() || !config.http1;
         let is_negotiated = tls.speaks_http2() || config.http2_without_alpn;
         let session = SESSION_BYTES + tls.held();
-        out.send_raw(self.transport.id, &raw);
+        out.send_raw(self.transport.id(), &raw);
         let fits = !self.transport.account.set_session(session) || self.recharge(worker);
         match heard {
             _ if !fits => self.abort(worker, out),
@@ -95,7 +95,7 @@ impl Connection {
                         && let Some(tls) = &out.tls
                     {
                         let facts = tls.facts();
-                        tracing::debug!(peer = %self.transport.peer, ?facts, "a TLS handshake is complete");
+                        tracing::debug!(peer = %self.transport.peer(), ?facts, "a TLS handshake is complete");
                     }
                     if is_http2 {
                         self.begin_http2(worker, out);
@@ -127,7 +127,7 @@ impl Connection {
                 if out.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) {
                     worker.shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
                 }
-                tracing::debug!(peer = %self.transport.peer, error, "a TLS connection failed");
+                tracing::debug!(peer = %self.transport.peer(), error, "a TLS connection failed");
                 self.transport.log_refused(None, &error, worker);
                 // Requests that were decrypted before the fault are not answered, because the session can no longer
                 // encrypt the answers.
@@ -152,7 +152,7 @@ impl Connection {
     /// Removes the TLS session of a peer that speaks plain HTTP on a listener for both.
     fn go_plain(&mut self, bytes: &[u8], worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         out.tls = None;
-        self.transport.is_secure = false;
+        self.transport.set_secure(false);
         self.transport.account.set_session(0);
         self.recharge(worker);
         self.transport.set_patience(worker.rules.head, worker);
@@ -165,7 +165,7 @@ impl Connection {
     /// Keeps received bytes of a handshake that must wait for its turn.
     fn keep_sealed(&mut self, bytes: &[u8], worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if self.transport.sealed.is_none() {
-            worker.waiting.push_back(self.transport.id);
+            worker.waiting.push_back(self.transport.id());
         }
         let sealed = self.transport.sealed.get_or_insert_default();
         sealed.extend_from_slice(bytes);
@@ -188,7 +188,7 @@ impl Connection {
             connection.recharge(worker);
             connection.decrypt(&sealed, worker, head, out);
             connection.resume_if_wanted(out.queue);
-            if connection.transport.ended {
+            if connection.transport.ended() {
                 connection.peer_is_done(false, worker, head, out);
             }
         });

@@ -20,8 +20,8 @@ use std::rc::Rc;
 
 /// The part of a connection that HTTP/1 and HTTP/2 share.
 pub(super) struct Transport {
-    pub(super) id: SocketId,
-    pub(super) peer: Peer,
+    id: SocketId,
+    peer: Peer,
     /// Received bytes that could not be parsed yet.
     pub(super) unread: Unread,
     /// The TLS session; `None` without TLS. [`Out`] holds it while the connection handles an event.
@@ -30,7 +30,7 @@ pub(super) struct Transport {
     #[expect(clippy::box_collection, reason = "it is rarely there, and each idle connection pays for its place")]
     pub(super) sealed: Option<Box<Vec<u8>>>,
     /// The number of requests on this connection so far.
-    pub(super) served: u32,
+    served: u32,
     /// The number of bytes that have come behind the last answer.
     late: u32,
     pub(super) account: Account,
@@ -38,17 +38,17 @@ pub(super) struct Transport {
     /// True if the end of our direction has been queued.
     end_sent: bool,
     /// True if the connection waits for the kernel to take bytes that the driver holds.
-    pub(super) blocked: bool,
+    blocked: bool,
     /// True if receiving is paused.
-    pub(super) paused: bool,
+    paused: bool,
     /// True if the peer has ended its direction.
-    pub(super) ended: bool,
+    ended: bool,
     /// True if the peer itself has signaled the end of its direction: by FIN without TLS, by close_notify with TLS.
-    pub(super) end_said: bool,
+    end_said: bool,
     /// True if the connection uses TLS.
-    pub(super) is_secure: bool,
+    is_secure: bool,
     /// True if a task of ours has opened the connection.
-    pub(super) is_outgoing: bool,
+    is_outgoing: bool,
     /// The rest of the connection's work allowance in the current turn.
     pub(super) work: Work,
     /// The link to the pool, if this is a connection to a server.
@@ -79,6 +79,116 @@ impl Transport {
             work: Work::default(),
             link: None,
         }
+    }
+
+    /// Returns the number of the socket.
+    #[inline]
+    pub(super) fn id(&self) -> SocketId {
+        self.id
+    }
+
+    /// Returns the address of the peer.
+    #[inline]
+    pub(super) fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Returns the number of requests on this connection so far.
+    #[inline]
+    pub(super) fn served(&self) -> u32 {
+        self.served
+    }
+
+    /// Returns true if the connection waits for the kernel to take bytes that the driver holds.
+    #[inline]
+    pub(super) fn blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// Returns true if receiving is paused.
+    #[inline]
+    pub(super) fn paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Returns true if the peer has ended its direction.
+    #[inline]
+    pub(super) fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Returns true if the peer itself has signaled the end of its direction: by FIN without TLS, by close_notify with TLS.
+    #[inline]
+    pub(super) fn end_said(&self) -> bool {
+        self.end_said
+    }
+
+    /// Returns true if the connection uses TLS.
+    #[inline]
+    pub(super) fn is_secure(&self) -> bool {
+        self.is_secure
+    }
+
+    /// Returns true if a task of ours has opened the connection.
+    #[inline]
+    pub(super) fn is_outgoing(&self) -> bool {
+        self.is_outgoing
+    }
+
+    /// Takes over the address that a PROXY header has named.
+    pub(super) fn set_peer(&mut self, peer: Peer) {
+        self.peer = peer;
+    }
+
+    /// Counts a request.
+    #[inline]
+    pub(super) fn count_request(&mut self) {
+        self.served = self.served.saturating_add(1);
+    }
+
+    /// Blocks the connection until the driver reports that the kernel has taken the bytes that it holds.
+    pub(super) fn block(&mut self) {
+        self.blocked = true;
+    }
+
+    /// Records that the kernel has taken all bytes.
+    pub(super) fn unblock(&mut self) {
+        self.blocked = false;
+        self.account.set_unsent(0);
+    }
+
+    /// Receives the next bytes into this buffer. The driver pauses receiving when it gives the buffer back.
+    pub(super) fn receive_into(&mut self, buffer: Vec<u8>, room: usize, queue: &mut Queue) {
+        self.paused = true;
+        queue.push(Op::ReceiveInto { socket: self.id, buffer, room });
+    }
+
+    /// Receives again after a pause.
+    pub(super) fn resume(&mut self, queue: &mut Queue) {
+        self.paused = false;
+        queue.push(Op::ResumeRecv { socket: self.id });
+    }
+
+    /// Records that the driver was not paused, because it has not begun to receive into a buffer.
+    pub(super) fn forget_pause(&mut self) {
+        self.paused = false;
+    }
+
+    /// Records that the peer has ended its direction. `is_said` is true if the peer itself has signaled that. It is never forgotten,
+    /// because the end of the TCP stream usually follows the peer's close_notify.
+    pub(super) fn peer_ended(&mut self, is_said: bool) {
+        self.ended = true;
+        self.end_said |= is_said;
+    }
+
+    /// Sets whether the connection uses TLS.
+    pub(super) fn set_secure(&mut self, is_secure: bool) {
+        self.is_secure = is_secure;
+    }
+
+    /// Marks the connection as one that a task of ours has opened.
+    pub(super) fn set_outgoing(&mut self) {
+        self.is_outgoing = true;
     }
 
     /// Writes a line in the access log for bytes of a client that were refused before they were a request; see
@@ -121,8 +231,7 @@ impl Transport {
     pub(super) fn resume_if_wanted(&mut self, queue: &mut Queue) {
         let is_full = self.is_held_up() || self.unread.len() >= self.most_unread(UNREAD_BYTES);
         if self.paused && !is_full && self.phase != Phase::Gone {
-            self.paused = false;
-            queue.push(Op::ResumeRecv { socket: self.id });
+            self.resume(queue);
         }
     }
 

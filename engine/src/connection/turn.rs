@@ -98,7 +98,7 @@ impl Transport {
     /// Leaves unread bytes for a later turn, and queues the connection for one, unless it is queued already.
     pub(super) fn leave_unread(&mut self, worker: &mut WorkerContext<impl Service>) {
         if self.work.leave_unread() {
-            worker.unfinished.push_back(self.id);
+            worker.unfinished.push_back(self.id());
         }
     }
 }

@@ -219,7 +219,7 @@ impl Carrier for H1<'_, '_> {
             return self.http1.abort(self.transport, worker, self.out);
         }
         // The answer is complete, so the peer still gets it.
-        self.out.flush(self.transport.id);
+        self.out.flush(self.transport.id());
         self.http1.finish(self.transport, worker, self.out);
     }
 }

@@ -100,7 +100,7 @@ impl Http1 {
         out: &mut Out<'_>,
     ) -> usize {
         let Parsed { head, seen, behind } = parsed;
-        transport.served = transport.served.saturating_add(1);
+        transport.count_request();
         if let Some(link) = &transport.link
             && let Some(hint) = head.field(seen, b"keep-alive")
         {
@@ -183,10 +183,10 @@ impl Http1 {
     /// Returns the phase of an HTTP/1 connection to a server.
     fn client_phase(&self, transport: &Transport) -> Phase {
         if self.is_tunnel() {
-            return if transport.blocked { Phase::Write } else { Phase::Tunnel };
+            return if transport.blocked() { Phase::Write } else { Phase::Tunnel };
         }
         let Some(exchange) = &self.exchange else { return Phase::Idle };
-        if transport.blocked && !exchange.incoming.is_streaming() {
+        if transport.blocked() && !exchange.incoming.is_streaming() {
             Phase::Write
         } else if exchange.incoming.is_streaming() && !exchange.incoming.is_full() {
             Phase::Body
@@ -212,7 +212,7 @@ impl Http1 {
                 .as_ref()
                 .is_none_or(|exchange| exchange.asking().is_none() && !exchange.incoming.is_streaming());
         if transport.is_opening() {
-            if transport.ended {
+            if transport.ended() {
                 self.fail_client(
                     transport,
                     Failure::Tls("the server has ended the connection during the handshake".into()),
@@ -230,11 +230,11 @@ impl Http1 {
             let is_idle = self.exchange.as_ref().is_none_or(|exchange| exchange.is_over())
                 && self.http.client() == State::Idle
                 && self.http.server() == State::Idle;
-            if transport.blocked && is_idle {
+            if transport.blocked() && is_idle {
                 return self.wait_for(transport, Phase::Write, worker);
             }
             let is_over = transport.link.as_ref().is_some_and(|link| link.is_over(worker.draining));
-            if !is_idle || transport.ended || is_over {
+            if !is_idle || transport.ended() || is_over {
                 return self.finish(transport, worker, out);
             }
         }
@@ -282,8 +282,8 @@ impl Http1 {
             && transport.unread.is_empty()
             && !transport.work.is_unfinished()
             && self.http.client() == State::Idle
-            && !transport.blocked
-            && !transport.ended
+            && !transport.blocked()
+            && !transport.ended()
     }
 
     /// Fails the request of ours.

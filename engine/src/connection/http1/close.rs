@@ -27,7 +27,7 @@ impl Http1 {
         if transport.link.is_some() {
             tracing::debug!(%error, "a server's response is malformed or broken");
         } else {
-            tracing::debug!(peer = %transport.peer, %error, "a request is refused");
+            tracing::debug!(peer = %transport.peer(), %error, "a request is refused");
         }
         self.recycle_exchange();
         if self.exchange.is_none() {
@@ -102,7 +102,7 @@ impl Http1 {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        out.flush(transport.id);
+        out.flush(transport.id());
         if !matches!(transport.phase(), Phase::Linger | Phase::Gone) && self.http.must_close() {
             self.finish(transport, worker, out);
         }
@@ -179,7 +179,7 @@ impl Http1 {
             Phase::Tunnel => self.end_idle_tunnel(transport, worker, out),
             Phase::Streams | Phase::Gone => {}
         }
-        out.flush(transport.id);
+        out.flush(transport.id());
         if transport.is_ending() || matches!(transport.phase(), Phase::Tunnel | Phase::Body) {
             return false;
         }

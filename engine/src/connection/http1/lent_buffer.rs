@@ -8,7 +8,7 @@ use crate::connection::work;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
-use highwire_io::{Op, Queue};
+use highwire_io::Queue;
 use highwire_proto::h1::state::State;
 
 /// The number of missing bytes of a body from which they are received into its reader's memory. Below it, the operations
@@ -51,19 +51,17 @@ impl Http1 {
     }
 
     fn begin_to_lend(&mut self, transport: &mut Transport, queue: &mut Queue) -> bool {
-        let is_read = transport.unread.is_empty() && !transport.ended && !transport.is_secure;
+        let is_read = transport.unread.is_empty() && !transport.ended() && !transport.is_secure();
         if !is_read || !self.may_read(transport) || self.incoming_is_full() || self.is_tunnel() {
             return false;
         }
-        let (left, is_paused) = (self.http.exact_left(), transport.paused);
+        let (left, is_paused) = (self.http.exact_left(), transport.paused());
         let lent = self.exchange.as_mut().and_then(|exchange| exchange.incoming.lend(left, is_paused));
         let Some((buffer, room)) = lent else {
             return false;
         };
-        // The driver pauses receiving when it gives the buffer back.
-        (self.lent_buffer, transport.paused) = (LentBuffer::Body, true);
-        self.was_lent = true;
-        queue.push(Op::ReceiveInto { socket: transport.id, buffer, room });
+        (self.lent_buffer, self.was_lent) = (LentBuffer::Body, true);
+        transport.receive_into(buffer, room, queue);
         true
     }
 
@@ -78,29 +76,27 @@ impl Http1 {
     ) {
         self.is_sparing = is_sparing || is_tight();
         let is_wanted = std::mem::take(&mut self.was_lent) || self.is_sparing;
-        if !is_wanted || transport.is_secure || transport.ended {
+        if !is_wanted || transport.is_secure() || transport.ended() {
             return;
         }
         self.receive_piece(transport, queue);
     }
 
     fn receive_piece(&mut self, transport: &mut Transport, queue: &mut Queue) {
-        (self.lent_buffer, transport.paused) = (LentBuffer::Piece, true);
-        let buffer = Vec::with_capacity(PIECE_BYTES);
-        queue.push(Op::ReceiveInto { socket: transport.id, buffer, room: PIECE_BYTES });
+        self.lent_buffer = LentBuffer::Piece;
+        transport.receive_into(Vec::with_capacity(PIECE_BYTES), PIECE_BYTES, queue);
     }
 
     /// Receives on after a pause. While much waits on this thread, receives one piece of a response's body: the driver receives
     /// what has come in the meantime at once, which may be some 200 KB, however soon it is paused again.
     pub(in crate::connection) fn receive_on(&mut self, transport: &mut Transport, queue: &mut Queue) {
-        let is_response = transport.link.is_some() && !transport.is_secure && !transport.ended;
+        let is_response = transport.link.is_some() && !transport.is_secure() && !transport.ended();
         // If the reader has dropped the body, the driver may have a buffer of it, which only resuming takes back.
         let is_read = self.exchange.as_ref().is_some_and(|exchange| !exchange.incoming.is_let_go());
         if is_response && is_read && self.http.theirs() == State::SendsBody && is_tight() {
             return self.receive_piece(transport, queue);
         }
-        transport.paused = false;
-        queue.push(Op::ResumeRecv { socket: transport.id });
+        transport.resume(queue);
     }
 
     /// Receives no more of a long response while receiving is paused, until its reader asks for the body. A shorter one is
@@ -110,7 +106,7 @@ impl Http1 {
         let Some(exchange) = &mut self.exchange else { return };
         exchange.incoming.mark_as_response();
         let is_sparing = self.is_sparing;
-        if transport.paused && (is_sparing || self.http.exact_left() > INCOMING_BYTES as u64) {
+        if transport.paused() && (is_sparing || self.http.exact_left() > INCOMING_BYTES as u64) {
             exchange.incoming.await_reader(is_sparing);
         }
     }
@@ -118,16 +114,16 @@ impl Http1 {
     /// Takes back the buffer, because other bytes came before the driver has started to receive into it. Returns false if
     /// there is none, so that the body so far is lost.
     pub(in crate::connection) fn take_back_unused(&mut self, transport: &mut Transport, queue: &mut Queue) -> bool {
-        let Some(buffer) = queue.take_back(transport.id) else { return false };
+        let Some(buffer) = queue.take_back(transport.id()) else { return false };
         self.take_back(transport, buffer);
         // The driver may have been paused before.
-        queue.push(Op::ResumeRecv { socket: transport.id });
+        transport.resume(queue);
         true
     }
 
     /// Takes back the buffer of a receive that the driver has not started.
     pub(crate) fn take_back(&mut self, transport: &mut Transport, buffer: Vec<u8>) {
-        transport.paused = false;
+        transport.forget_pause();
         if std::mem::take(&mut self.lent_buffer) != LentBuffer::Piece
             && let Some(exchange) = &mut self.exchange
         {

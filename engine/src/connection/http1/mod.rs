@@ -150,7 +150,7 @@ impl Http1 {
                 transport.pause(out.queue);
                 break;
             }
-            if transport.served == 0 && rest.first() == Some(&h2::PREFACE[0]) && transport.link.is_none() {
+            if transport.served() == 0 && rest.first() == Some(&h2::PREFACE[0]) && transport.link.is_none() {
                 match begins_http2(rest, worker, out) {
                     Some(true) => {
                         self.is_http2 = true;
@@ -256,7 +256,7 @@ impl Http1 {
         out: &mut Out<'_>,
     ) -> usize {
         let Parsed { head, seen, behind } = parsed;
-        transport.served += 1;
+        transport.count_request();
         worker.requests += 1;
         self.intake = Intake::default();
         // The previous exchange may have ended in this turn.
@@ -274,7 +274,7 @@ impl Http1 {
         }
         let config = worker.shared.config();
         let last = config.limits.requests_a_connection;
-        if worker.draining || (last != 0 && transport.served >= last) {
+        if worker.draining || (last != 0 && transport.served() >= last) {
             self.http.close_after();
         }
         let mut exchange = H1::new(self, transport, out).with_behind(behind);

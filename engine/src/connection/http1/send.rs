@@ -206,8 +206,8 @@ impl Http1 {
         let waiting = out.waiting();
         let mut after = Vec::new();
         if self.http.send_data_apart(bytes.len() as u64, &mut out.queue.output, &mut after)? {
-            out.flush_before(transport.id, true);
-            let own = out.send_bytes(transport.id, bytes);
+            out.flush_before(transport.id(), true);
+            let own = out.send_bytes(transport.id(), bytes);
             out.queue.output.extend_from_slice(&after);
             self.sent_away(transport, waiting + own, worker, out);
         }
@@ -226,7 +226,7 @@ impl Http1 {
             return self.exchange.iter_mut().for_each(|exchange| exchange.outgoing.cut());
         }
         for _ in 0..PARTS_A_TURN {
-            if transport.blocked
+            if transport.blocked()
                 || transport.is_ending()
                 || H1::new(self, transport, out).send_next(worker) != Sent::More
             {
@@ -269,9 +269,9 @@ impl Http1 {
         self.exchange.iter_mut().for_each(|exchange| exchange.count_sent(length as usize));
         let mut after = Vec::new();
         if self.http.send_data_apart(length, &mut out.queue.output, &mut after)? {
-            out.flush_before(transport.id, true);
+            out.flush_before(transport.id(), true);
             let Step { file, range, more } = step;
-            out.queue.push(Op::SendFile { socket: transport.id, file, offset: range.start, length, more });
+            out.queue.push(Op::SendFile { socket: transport.id(), file, offset: range.start, length, more });
             out.queue.output.extend_from_slice(&after);
             self.sent_away(transport, waiting, worker, out);
         }
@@ -333,7 +333,7 @@ impl Http1 {
             self.exchange.iter_mut().for_each(|exchange| exchange.log_instead(500));
         }
         if sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {})).is_err() {
-            out.flush(transport.id);
+            out.flush(transport.id());
             self.close(transport, worker, out);
         }
     }

@@ -29,8 +29,8 @@ impl Http1 {
     ) -> bool {
         let is_idle = self.exchange.is_none()
             && transport.unread.is_empty()
-            && !transport.blocked
-            && !transport.ended
+            && !transport.blocked()
+            && !transport.ended()
             && transport.account.lent() == 0
             && !self.http.must_close()
             && !transport.is_opening()
@@ -38,7 +38,7 @@ impl Http1 {
             && self.http.client() == State::Idle
             && !transport.is_ending();
         if is_idle {
-            out.flush(transport.id);
+            out.flush(transport.id());
             transport.wait_for(Phase::Idle, worker);
         }
         is_idle
@@ -59,7 +59,7 @@ impl Http1 {
         }
         self.recycle_exchange();
         if transport.account.lent() != 0
-            && !transport.blocked
+            && !transport.blocked()
             && !self.exchange.as_ref().is_some_and(|exchange| exchange.awaits_answer())
         {
             transport.account.set_lent(0);
@@ -71,9 +71,9 @@ impl Http1 {
             return self.finish(transport, worker, out);
         }
         let mut left = None;
-        if answering && transport.ended {
+        if answering && transport.ended() {
             left = exchange.map(|exchange| exchange.client_left());
-            let waits = !transport.blocked && !transport.work.is_unfinished();
+            let waits = !transport.blocked() && !transport.work.is_unfinished();
             if left == Some(OnDisconnect::CancelAtOnce) && waits {
                 self.end_with(transport, Abort::ClientLeft, worker, out);
                 if !transport.is_ending() {
@@ -82,10 +82,10 @@ impl Http1 {
                 return;
             }
         }
-        let phase = if transport.blocked
+        let phase = if transport.blocked()
             || exchange.is_some_and(|exchange| exchange.outgoing.is_streaming() && !exchange.awaits_answer())
         {
-            if transport.blocked { Phase::Write } else { Phase::Handler }
+            if transport.blocked() { Phase::Write } else { Phase::Handler }
         } else if self.is_tunnel() {
             Phase::Tunnel
         } else if self.http.client() == State::SendsBody {
@@ -94,7 +94,7 @@ impl Http1 {
             Phase::Handler
         } else if !transport.unread.is_empty() && !transport.work.is_unfinished() {
             Phase::Head
-        } else if transport.served == 0 {
+        } else if transport.served() == 0 {
             Phase::Fresh
         } else {
             Phase::Idle
@@ -106,7 +106,7 @@ impl Http1 {
 
     /// Returns true if the peer's end must be reported to the state machine.
     pub(in crate::connection) fn end_is_unseen(&self, transport: &Transport) -> bool {
-        transport.ended && !self.end_seen && !transport.is_held_up()
+        transport.ended() && !self.end_seen && !transport.is_held_up()
     }
 
     /// Reports the peer's end to the state machine, after the unread bytes were parsed. Returns without the report
@@ -131,7 +131,7 @@ impl Http1 {
         }
         self.end_seen = true;
         let unread = transport.unread.take();
-        let is_cut = self.http.ends_with_connection() && !transport.end_said;
+        let is_cut = self.http.ends_with_connection() && !transport.end_said();
         let ended = if is_cut { Err(Error::Truncated) } else { self.http.receive_end(skip_line_ends(&unread)) };
         if let Err(error) = ended {
             self.refuse(transport, error, worker, out);
@@ -140,7 +140,7 @@ impl Http1 {
         } else if let Some(tunnel) = &self.tunnel {
             // This is needed if the handler has accepted the tunnel after the peer's end. Otherwise the tunnel already
             // has the end.
-            tunnel.peer_ended(transport.end_said);
+            tunnel.peer_ended(transport.end_said());
         }
     }
 
@@ -228,7 +228,7 @@ impl Http1 {
     /// Resumes receiving if it is paused and no reason for the pause is left, or receives the next bytes into the memory
     /// of a body's reader.
     pub(in crate::connection) fn resume_if_wanted(&mut self, transport: &mut Transport, queue: &mut Queue) {
-        if self.lend_buffer(transport, queue) || !transport.paused {
+        if self.lend_buffer(transport, queue) || !transport.paused() {
             return;
         }
         let raw_is_full = self.tunnel.as_ref().is_some_and(|tunnel| tunnel.raw.borrow().paused);

@@ -42,7 +42,7 @@ impl Http1 {
                 self.drive_tunnel(transport, worker, out);
             }
             Err(_) => {
-                out.flush(transport.id);
+                out.flush(transport.id());
                 self.close(transport, worker, out);
             }
         }
@@ -113,13 +113,13 @@ impl Http1 {
             drop(raw);
             return self.abort(transport, worker, out);
         }
-        if !transport.blocked {
+        if !transport.blocked() {
             if raw.has_outgoing() {
                 transport.send_written(&mut raw, worker, out);
             } else if !raw.is_in_arena(worker.turn) {
                 raw.mark_flushed();
             }
-            if raw.wants_flush && !transport.blocked {
+            if raw.wants_flush && !transport.blocked() {
                 // The driver does not report a complete send, so the connection's task is woken after the driver's turn
                 // to check.
                 worker.context.wake_at(worker.now, worker.context.inbox.waker(number));
@@ -134,22 +134,22 @@ impl Http1 {
         if !self.recharge(transport, worker) {
             return self.abort(transport, worker, out);
         }
-        if is_cut && !transport.blocked {
+        if is_cut && !transport.blocked() {
             return self.abort(transport, worker, out);
         }
         if is_written && is_finished {
-            if transport.ended && !transport.blocked && is_in_arena && out.waiting() == 0 {
+            if transport.ended() && !transport.blocked() && is_in_arena && out.waiting() == 0 {
                 // Queues an empty operation after the copied bytes. The connection closes when the driver reports
                 // `Drained`.
-                out.send_bytes(transport.id, Bytes::new());
-                transport.blocked = true;
+                out.send_bytes(transport.id(), Bytes::new());
+                transport.block();
             }
             return self.finish(transport, worker, out);
         }
-        out.flush(transport.id);
+        out.flush(transport.id());
         // A session of TLS 1.2 cannot receive after its own close_notify.
-        let may_end = out.tls.is_none() || transport.ended;
-        if is_written && !transport.blocked && may_end {
+        let may_end = out.tls.is_none() || transport.ended();
+        if is_written && !transport.blocked() && may_end {
             transport.end_direction(out);
         }
         self.resume_if_wanted(transport, out.queue);
@@ -182,21 +182,21 @@ impl Transport {
         while let Some(bytes) = raw.take_written() {
             if bytes.len() <= INLINE_BYTES {
                 copied += bytes.len();
-                unsent += if self.blocked { bytes.len() } else { 0 };
+                unsent += if self.blocked() { bytes.len() } else { 0 };
                 out.queue.output.extend_from_slice(&bytes);
             } else {
-                out.flush_before(self.id, true);
-                unsent += out.send_bytes(self.id, bytes);
-                self.blocked = true;
+                out.flush_before(self.id(), true);
+                unsent += out.send_bytes(self.id(), bytes);
+                self.block();
             }
         }
-        if raw.count_copied(copied, worker.turn) > RAW_BYTES && !self.blocked {
+        if raw.count_copied(copied, worker.turn) > RAW_BYTES && !self.blocked() {
             // These are enough bytes for one turn. Later writes wait until the driver reports that the kernel has these
             // bytes.
-            unsent += out.flush_and_hear(self.id);
-            self.blocked = true;
+            unsent += out.flush_and_hear(self.id());
+            self.block();
         }
-        if self.blocked {
+        if self.blocked() {
             self.account.set_unsent(unsent);
         }
         raw.wake_writer();

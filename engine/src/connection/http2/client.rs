@@ -206,7 +206,7 @@ impl Transport {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) -> usize {
-        self.served = self.served.saturating_add(1);
+        self.count_request();
         if head.upgrade && length != Length::Empty {
             self.accepted_http2(http2, stream, head, window, worker, out);
             return 0;

@@ -38,7 +38,7 @@ impl Connection {
     pub(crate) fn speak_http2(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut highwire_io::Queue) {
         self.with_out(worker, queue, |connection, worker, out| {
             connection.begin_http2(worker, out);
-            out.flush(connection.transport.id);
+            out.flush(connection.transport.id());
         });
     }
 
@@ -102,7 +102,7 @@ impl Transport {
             let received = match http2.http.receive(&window[at..], &mut lent) {
                 Ok(received) => received,
                 Err(failure) => {
-                    tracing::debug!(peer = %self.peer, code = ?failure.code, text = failure.text, "an HTTP/2 connection failed");
+                    tracing::debug!(peer = %self.peer(), code = ?failure.code, text = failure.text, "an HTTP/2 connection failed");
                     self.count_failure(http2, worker);
                     self.log_refused(None, failure.text, worker);
                     http2.fail(failure);
@@ -184,7 +184,7 @@ impl Transport {
     fn count_failure(&self, http2: &Http2, worker: &WorkerContext<impl Service>) {
         if let Some(kind) = http2.http.fired().filter(|_| self.link.is_none()) {
             worker.shared.counters.http2_fired[kind as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            quiet::log!(Abuse, warn, peer = %self.peer, ?kind, "an HTTP/2 peer exceeds a limit against abuse; its connection ends");
+            quiet::log!(Abuse, warn, peer = %self.peer(), ?kind, "an HTTP/2 peer exceeds a limit against abuse; its connection ends");
         }
     }
 
@@ -203,11 +203,11 @@ impl Transport {
             quiet::log!(Memory, warn, "a client requests more without taking its answers; the stream is refused");
             return http2.http.reset(stream, h2::Code::Refused, &mut out.queue.output);
         }
-        self.served = self.served.saturating_add(1);
+        self.count_request();
         (worker.requests, worker.streams) = (worker.requests + 1, worker.streams + 1);
         let config = worker.shared.config();
         let last = config.limits.requests_a_connection;
-        if last != 0 && self.served >= last {
+        if last != 0 && self.served() >= last {
             http2.http.go_away(&mut out.queue.output);
             http2.http.go_away(&mut out.queue.output);
         }

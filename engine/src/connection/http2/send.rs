@@ -181,7 +181,7 @@ impl Transport {
         out: &mut Out<'_>,
     ) {
         for _ in 0..FRAMES_A_TURN {
-            if self.blocked || self.is_ending() {
+            if self.blocked() || self.is_ending() {
                 return;
             }
             let Some(stream) = http2.schedule.take_next() else { return };

@@ -22,12 +22,12 @@ impl Connection {
     /// and its deadline.
     pub(in crate::connection) fn settle_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if self.transport.is_ending() {
-            return out.flush(self.transport.id);
+            return out.flush(self.transport.id());
         }
         if !self.recharge(worker) && !self.give_way(worker, out) {
             return self.no_memory(worker, out);
         }
-        let has_left = self.transport.ended && self.transport.link.is_none();
+        let has_left = self.transport.ended() && self.transport.link.is_none();
         if has_left && self.transport.work.is_unfinished() {
             // The client has left, so the server drops the requests that are not parsed yet. Otherwise clients that send
             // much and leave would keep the worker busy.
@@ -36,23 +36,23 @@ impl Connection {
         }
         let end_is_due = self.protocol.http2().is_some_and(|http2| http2.http.end_is_due());
         let waits_to_be_read = (self.transport.work.is_unfinished() && !has_left)
-            || (self.transport.blocked && (end_is_due || !self.transport.unread.is_empty()));
-        if self.transport.ended && !waits_to_be_read {
+            || (self.transport.blocked() && (end_is_due || !self.transport.unread.is_empty()));
+        if self.transport.ended() && !waits_to_be_read {
             if let Some(http2) = self.protocol.http2_mut() {
                 http2.end_tunnels(worker, out);
             }
             self.end_hopeless(worker, out);
         }
-        let Protocol::Http2(http2) = &mut self.protocol else { return out.flush(self.transport.id) };
+        let Protocol::Http2(http2) = &mut self.protocol else { return out.flush(self.transport.id()) };
         http2.grant_waiting(worker, out);
-        http2.note_blocked(self.transport.blocked, worker);
+        http2.note_blocked(self.transport.blocked(), worker);
         let owed = std::mem::take(&mut http2.owed);
         http2.http.dropped(owed, &mut out.queue.output);
         let is_quiet = http2.http.open_streams() == 0;
         let is_done = self.transport.link.as_ref().is_some_and(|link| {
             link.is_over(worker.draining) || (link.is_quiet() && http2.http.peer_goes_away().is_some())
         });
-        if is_quiet && !waits_to_be_read && (self.transport.ended || http2.http.is_gone() || is_done) {
+        if is_quiet && !waits_to_be_read && (self.transport.ended() || http2.http.is_gone() || is_done) {
             return self.finish(worker, out);
         }
         if is_quiet {
@@ -66,14 +66,14 @@ impl Connection {
         let is_client = self.transport.link.is_some();
         let due = http2.due().into_iter().chain(http2.silence_due().filter(|_| is_client)).min();
         let idle_due = http2.idle_since.unwrap_or(worker.tick).saturating_add(worker.rules.idle);
-        if self.transport.blocked && out.waiting() > 0 {
+        if self.transport.blocked() && out.waiting() > 0 {
             self.sent_away(out.waiting(), worker, out);
         }
-        out.flush(self.transport.id);
+        out.flush(self.transport.id());
         if self.transport.phase() == Phase::Gone {
             return;
         }
-        if self.transport.blocked {
+        if self.transport.blocked() {
             self.wait_for(Phase::Write, worker);
             let write_due = self.protocol.http2().map_or(NEVER, |http2| http2.write_due);
             self.transport.set_due(due.map_or(write_due, |due| due.min(write_due)), worker);
@@ -103,7 +103,7 @@ impl Connection {
             let waits = active.waits == Waits::Write && !active.scheduled;
             let is_ready = active.scheduled || active.waits == Waits::Write;
             let has_left = !active.is_asked && !is_ready && active.exchange.client_left() != OnDisconnect::GoOn;
-            if (http2.http.awaits_body(stream) && !is_tunnel) || (waits && !self.transport.blocked) || has_left {
+            if (http2.http.awaits_body(stream) && !is_tunnel) || (waits && !self.transport.blocked()) || has_left {
                 http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
                 http2.forget(stream, worker);
             }
@@ -153,7 +153,7 @@ impl Connection {
                 }
                 if transport.link.is_some() && http2.silence_due().is_some_and(|due| due <= worker.tick) {
                     if http2.pinged.is_some() {
-                        tracing::debug!(peer = %transport.peer, "a server does not answer PING; its connection ends");
+                        tracing::debug!(peer = %transport.peer(), "a server does not answer PING; its connection ends");
                         self.fail_client(Failure::Lost);
                         return self.abort(worker, out);
                     }
@@ -183,7 +183,7 @@ impl Connection {
                 self.finish(worker, out);
             }
         }
-        out.flush(self.transport.id);
+        out.flush(self.transport.id());
     }
 
     /// Begins a graceful shutdown: sends the first GOAWAY, sets the time of the second one, and notifies the tunnels.
@@ -205,7 +205,7 @@ impl Transport {
             if let Some(tunnel) = active.exchange.tunnel() {
                 tunnel.raw.borrow_mut().ring(worker.tick);
             }
-            if active.due > worker.tick || !active.is_judged(self.blocked) {
+            if active.due > worker.tick || !active.is_judged(self.blocked()) {
                 continue;
             }
             let (stream, waits) = (active.stream, active.waits);
