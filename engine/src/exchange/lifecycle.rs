@@ -127,7 +127,9 @@ pub(crate) trait Lifecycle: Carrier {
         }
         let mut answer = None;
         let outcome = worker.call(route, request, self.caller(), self.task(), body, &mut hooks, &mut answer);
-        if let Some(kept) = hooks.take_kept() {
+        if hooks.may_be_kept()
+            && let Some(kept) = hooks.take_kept()
+        {
             self.make_exchange(worker).keep_hooks(kept);
         }
         match outcome {

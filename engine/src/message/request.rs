@@ -207,11 +207,14 @@ impl Hooks {
         self.rare.get_or_insert_default()
     }
 
+    /// Returns true if the exchange may have to keep something after the call.
+    #[inline]
+    pub(crate) fn may_be_kept(&self) -> bool {
+        self.reply.is_some() || self.rare.is_some()
+    }
+
     /// Takes what the exchange must keep after the call, if there is something.
     pub(crate) fn take_kept(&mut self) -> Option<KeptHooks> {
-        if self.reply.is_none() && self.rare.is_none() {
-            return None;
-        }
         let Rare { interim, unfolded, presence, .. } = *self.rare.take().unwrap_or_default();
         let kept = KeptHooks { reply: self.reply.take(), interim, unfolded, presence };
         let is_some =
