@@ -4,6 +4,7 @@
 use crate::body::Body;
 use crate::exchange::disconnect::{Disconnect, Presence};
 use crate::message::reply::{Awaited, InterimQueue, InterimResponses, Replier};
+use crate::runtime::panics::let_go;
 use crate::server::config::Limits;
 use crate::{Secure, Tls};
 use bytes::Bytes;
@@ -182,6 +183,11 @@ impl Hooks {
         &mut self.rare().extensions
     }
 
+    /// Returns a value that the caller of a request of this process, or middleware, has attached.
+    pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.rare.as_ref()?.extensions.get()
+    }
+
     /// Charges this number of bytes for the body that the handler gets, because middleware has decoded the received one, until the
     /// handler has answered.
     pub fn set_unfolded(&mut self, bytes: usize) {
@@ -215,7 +221,10 @@ impl Hooks {
 
     /// Takes what the exchange must keep after the call, if there is something.
     pub(crate) fn take_kept(&mut self) -> Option<KeptHooks> {
-        let Rare { interim, unfolded, presence, .. } = *self.rare.take().unwrap_or_default();
+        let rare = self.rare.take().map_or_else(Rare::default, |rare| *rare);
+        let Rare { interim, extensions, unfolded, presence } = rare;
+        // Dropping a value of the program may panic, and the exchange must still get its future.
+        let_go(extensions);
         let kept = KeptHooks { reply: self.reply.take(), interim, unfolded, presence };
         let is_some =
             kept.reply.is_some() || kept.interim.is_some() || kept.unfolded.is_some() || kept.presence.is_some();

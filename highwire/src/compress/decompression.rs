@@ -212,7 +212,7 @@ impl Middleware for Decompression {
             Ready::Parts(_) => BodyUse::Parts,
             Ready::Nothing | Ready::Taken => return Ok(()),
         };
-        if request.extensions().get::<Decoded>().is_some() {
+        if request.extension::<Decoded>().is_some() {
             return Ok(());
         }
         let codings = self.codings_of(request)?;

@@ -100,7 +100,7 @@ pub struct Extension<T>(pub T);
 
 impl<T: Clone + Send + Sync + 'static> FromRequest for Extension<T> {
     fn from_request(request: &mut Request<'_>) -> Result<Extension<T>, Response> {
-        request.extensions().get::<T>().cloned().map(Extension).ok_or_else(|| missing::<T>("middleware"))
+        request.extension::<T>().cloned().map(Extension).ok_or_else(|| missing::<T>("middleware"))
     }
 }
 

@@ -163,6 +163,11 @@ impl<'r> Request<'r> {
         self.hooks.extensions()
     }
 
+    /// Returns a value that middleware has stored. Unlike [`extensions`](Self::extensions), this makes no place for values.
+    pub(crate) fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.hooks.extension()
+    }
+
     /// Takes the whole body, for extractors whose [`BODY`](FromRequest::BODY) is [`BodyUse::Whole`].
     ///
     /// # Errors

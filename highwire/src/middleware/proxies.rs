@@ -181,7 +181,7 @@ impl fmt::Display for ClientAddress {
 
 impl FromRequest for Forwarded {
     fn from_request(request: &mut Request<'_>) -> Result<Forwarded, Response> {
-        let known = request.extensions().get::<Forwarded>().cloned();
+        let known = request.extension::<Forwarded>().cloned();
         Ok(known.unwrap_or_else(|| Forwarded { address: peer_address(request), ..Forwarded::default() }))
     }
 }
@@ -195,7 +195,7 @@ impl FromRequest for ClientAddress {
 
 /// Returns the address of the client, if it is known.
 pub(super) fn client_address(request: &mut Request<'_>) -> Option<IpAddr> {
-    match request.extensions().get::<Forwarded>() {
+    match request.extension::<Forwarded>() {
         Some(known) => known.address,
         None => peer_address(request),
     }

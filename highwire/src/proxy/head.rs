@@ -81,7 +81,7 @@ impl FromRequest for Incoming {
             http::Version::HTTP_10 => None,
             _ => Some(InterimResponses::from_request(request)?),
         };
-        let request_id = request.extensions().get::<RequestId>().map(|id| id.0.clone());
+        let request_id = request.extension::<RequestId>().map(|id| id.0.clone());
         Ok(Incoming {
             method,
             is_secure: request.is_secure(),

@@ -156,7 +156,7 @@ fn forwarded_hosts(request: &mut Request<'_>) -> Vec<String> {
     let named = request.head.named(request.window, b"x-forwarded-host");
     let lists = named.filter_map(|value| std::str::from_utf8(value).ok());
     let mut hosts: Vec<_> = lists.flat_map(|list| list.split(',')).map(|host| host.trim_ascii().to_string()).collect();
-    hosts.extend(request.extensions().get::<Forwarded>().and_then(|forwarded| forwarded.host.clone()));
+    hosts.extend(request.extension::<Forwarded>().and_then(|forwarded| forwarded.host.clone()));
     hosts
 }
 

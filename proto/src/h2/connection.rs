@@ -8,7 +8,7 @@
 use super::budget::{Budget, Kind};
 use super::data::Incoming;
 use super::fields::MOST_LIST_BYTES;
-use super::flow::{InitialWindow, ReceiveWindow, SendWindow};
+use super::flow::ConnectionWindows;
 use super::frame::{self, Code, FRAME_BYTES, FrameHead, HEAD_BYTES, PREFACE, flag, kind};
 use super::section::Block;
 use super::settings::{FIRST_WINDOW, Ours, Peer};
@@ -144,7 +144,7 @@ pub struct Connection {
     pub(super) peer: Peer,
     pub(super) encoder: hpack::Encoder,
     pub(super) streams: Streams,
-    pub(super) send: SendWindow,
+    pub(super) windows: ConnectionWindows,
     pub(super) budget: Budget,
     /// The highest stream number that the peer has used.
     pub(super) last: u32,
@@ -152,7 +152,6 @@ pub struct Connection {
     pub(super) next: u32,
     /// The last stream number in the GOAWAY that we have sent, if any.
     pub(super) going: Option<u32>,
-    pub(super) receive: ReceiveWindow,
     pub(super) decoder: hpack::Decoder,
     pub(super) phase: Phase,
     pub(super) incoming: Option<Incoming>,
@@ -163,10 +162,6 @@ pub struct Connection {
     /// True after a server's GOAWAY, until every stream of ours that it leaves unprocessed has been removed and reported
     /// as refused.
     pub(super) unserved: bool,
-    /// The windows of the peer's streams, of which it may use those before our SETTINGS until it acknowledges them.
-    pub(super) initial_window: InitialWindow,
-    /// The number of bytes of the connection's window that were used up while an acknowledgement was due.
-    pub(super) unknown_used: u32,
 }
 
 impl Connection {
@@ -194,15 +189,12 @@ impl Connection {
             peer: Peer::default(),
             encoder: hpack::Encoder::new(),
             streams: Streams::default(),
-            send: SendWindow::new(FIRST_WINDOW),
+            windows: ConnectionWindows::new(bounds.connection_window, bounds.stream_window),
             budget: Budget::new(),
             last: 0,
             next: if role == Role::Client { 1 } else { 2 },
             going: None,
-            receive: ReceiveWindow::new(bounds.connection_window.max(FIRST_WINDOW)).with_steady_steps(),
             decoder: hpack::Decoder::new(hpack::DEFAULT_TABLE_BYTES),
-            initial_window: InitialWindow::new(bounds.stream_window),
-            unknown_used: 0,
             phase: if role == Role::Server { Phase::Preface } else { Phase::FirstSettings },
             incoming: None,
             block: None,

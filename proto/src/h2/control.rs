@@ -21,7 +21,7 @@ impl Connection {
             if more == 0 {
                 return Err(failure(Code::Protocol, "WINDOW_UPDATE by nothing"));
             }
-            if !self.send.grow(i64::from(more)) {
+            if !self.windows.opened(more) {
                 return Err(failure(Code::FlowControl, "the connection's window is too large"));
             }
             return Ok(Some(Event::AllOpened));
@@ -67,15 +67,14 @@ impl Connection {
         if head.has(flag::ACK) {
             return match payload.len() {
                 0 => {
-                    let Some(less) = self.initial_window.acknowledge() else {
+                    let Some((less, more)) = self.windows.acknowledge() else {
                         self.count(Kind::Settings)?;
                         return Ok(None);
                     };
                     // All our SETTINGS have the same table size, so that this changes nothing after the first ones.
                     self.decoder.set_most_table_bytes(self.ours.table_bytes);
                     self.streams.each().for_each(|(_, stream)| stream.receive.settings_known(less));
-                    let used = core::mem::take(&mut self.unknown_used);
-                    self.used_of_connection(used, out);
+                    more.into_iter().for_each(|more| frame::write_window_update(0, more, out));
                     Ok(None)
                 }
                 _ => Err(failure(Code::FrameSize, "an acknowledgement of SETTINGS has content")),

@@ -45,7 +45,7 @@ impl Connection {
             return Err(failure(Code::Protocol, "the padding is longer than its frame"));
         }
         let left = head.length - padding - read;
-        if !self.receive.receive(head.length) {
+        if !self.windows.receive(head.length) {
             return Err(failure(Code::FlowControl, "more bytes than the connection's window allows"));
         }
         let ends = head.has(flag::END_STREAM);
@@ -114,10 +114,10 @@ impl Connection {
         let data = window.get(HEAD_BYTES..whole)?;
         let found = self.streams.get(stream)?;
         let is_allowed = found.receive.allows(head.length) && found.state.after(Step::Receive).is_some();
-        if !is_allowed || found.announced != Some(length) || !self.receive.allows(head.length) {
+        if !is_allowed || found.announced != Some(length) || !self.windows.allows(head.length) {
             return None;
         }
-        let is_counted = self.receive.receive(head.length);
+        let is_counted = self.windows.receive(head.length);
         let is_taken = self.streams.get(stream)?.take_data(head.length, head.length, true).is_none();
         debug_assert!(is_counted && is_taken, "the checks above are the same");
         self.used_of_connection(head.length, out);
@@ -214,13 +214,9 @@ impl Connection {
     /// peer has acknowledged that, it may use the window from before, and gets no bytes of the connection's window back. Returns
     /// false, without a change, if new streams have no larger window, or if the peer has not acknowledged two earlier SETTINGS.
     pub fn narrow_streams(&mut self, size: u32, out: &mut Vec<u8>) -> bool {
-        let (before, mut narrowed) = (self.initial_window.last(), self.initial_window);
-        if !narrowed.narrow(size) {
-            return false;
-        }
+        let Some(less) = self.windows.narrow_streams(size) else { return false };
         // SETTINGS narrow the windows of the present streams too (RFC 9113 section 6.9.2). Each is widened before that, so that none
         // becomes negative, with which some clients cannot deal.
-        let less = before - size;
         for (number, stream) in self.streams.each() {
             // A window that would be too large meanwhile is wide enough.
             if stream.state.after(Step::Receive).is_some()
@@ -230,7 +226,6 @@ impl Connection {
                 frame::write_window_update(number, less, out);
             }
         }
-        self.initial_window = narrowed;
         Ours::write_window(size, out);
         true
     }
@@ -238,7 +233,7 @@ impl Connection {
     /// Widens the connection's window by `bytes`, until a call of [`narrow_connection`](Self::narrow_connection). Returns
     /// false, without a change, if the window would be too large.
     pub fn widen_connection(&mut self, bytes: u32, out: &mut Vec<u8>) -> bool {
-        let more = self.receive.widen(bytes);
+        let more = self.windows.widen(bytes);
         if let Some(more @ 1..) = more {
             frame::write_window_update(0, more, out);
         }
@@ -248,7 +243,7 @@ impl Connection {
     /// Narrows the connection's window by `bytes`, by which it was widened before. What the peer may send already stays
     /// allowed.
     pub fn narrow_connection(&mut self, bytes: u32) {
-        self.receive.narrow(bytes);
+        self.windows.narrow(bytes);
     }
 
     /// Narrows the windows of a stream and of the connection by `bytes`, by which they were widened before. The caller has used up as
@@ -256,20 +251,20 @@ impl Connection {
     pub fn shrink_by_used(&mut self, stream: StreamRef, bytes: u32) {
         if let Some(found) = self.streams.get(stream) {
             found.receive.shrink(bytes);
-            self.receive.shrink(bytes);
+            self.windows.shrink(bytes);
         }
     }
 
     /// Returns the size of the connection's window in bytes.
     pub fn connection_window(&self) -> u32 {
-        self.receive.size()
+        self.windows.size()
     }
 
     /// Returns the size of a stream's window in bytes, and the number of bytes of an announced body that the peer cannot
     /// send before the window is widened or used-up bytes are given back. Returns `None` if the peer's direction has ended.
     pub fn stream_window(&mut self, stream: StreamRef) -> Option<(u32, Option<u64>)> {
         // The peer takes the difference back when it sees our settings.
-        let more = self.initial_window.most() - self.initial_window.last();
+        let more = self.windows.temporary();
         let found = self.streams.get(stream).filter(|found| found.state.after(Step::Receive).is_some())?;
         let open = i64::from(found.receive.left()) - i64::from(more);
         let lacks = |left: u64| i64::try_from(left).unwrap_or(i64::MAX).saturating_sub(open).max(0) as u64;
@@ -284,7 +279,7 @@ impl Connection {
     /// Returns true if the connection's window lets the peer send body bytes, or if the peer has not yet acknowledged
     /// our settings, which may open the window.
     pub fn may_receive(&self) -> bool {
-        !self.initial_window.is_acknowledged() || !self.receive.is_closed()
+        self.windows.may_receive()
     }
 
     /// Returns true if a stream's own window lets the peer send more of its body.
@@ -293,16 +288,7 @@ impl Connection {
     }
 
     pub(super) fn used_of_connection(&mut self, bytes: u32, out: &mut Vec<u8>) {
-        if !self.initial_window.is_acknowledged() {
-            // A peer that has not acknowledged our settings may use the initial window from before on every stream (RFC
-            // 9113 section 6.9.2), even if ours is smaller. Used-up bytes are not given back to the connection's window until
-            // then, so that it bounds all streams together, with what the caller widens it by.
-            self.unknown_used += bytes;
-            return;
-        }
-        if bytes > 0
-            && let Some(more) = self.receive.use_up(bytes)
-        {
+        if let Some(more) = self.windows.use_up(bytes) {
             frame::write_window_update(0, more, out);
         }
     }

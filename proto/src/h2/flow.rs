@@ -212,6 +212,121 @@ impl ReceiveWindow {
     }
 }
 
+/// The windows of a connection, and the initial windows of its streams. Until the peer has acknowledged our last SETTINGS, it gets no
+/// used-up bytes of the connection's window back: it may still use the larger windows from before on every stream, so that the
+/// connection's window bounds all streams together.
+#[derive(Debug)]
+pub(super) struct ConnectionWindows {
+    send: SendWindow,
+    receive: ReceiveWindow,
+    streams: InitialWindow,
+    /// The number of bytes that were used up while an acknowledgement was due.
+    unknown_used: u32,
+}
+
+impl ConnectionWindows {
+    /// Creates the windows: that of the connection, which is at least [`FIRST_WINDOW`], and the first one of streams.
+    pub(super) const fn new(connection: u32, stream: u32) -> ConnectionWindows {
+        let connection = if connection < FIRST_WINDOW { FIRST_WINDOW } else { connection };
+        ConnectionWindows {
+            send: SendWindow::new(FIRST_WINDOW),
+            receive: ReceiveWindow::new(connection).with_steady_steps(),
+            streams: InitialWindow::new(stream),
+            unknown_used: 0,
+        }
+    }
+
+    /// Returns the number of bytes that we may send on all streams together.
+    #[inline]
+    pub(super) fn available(&self) -> usize {
+        self.send.available()
+    }
+
+    /// Counts bytes that we send.
+    #[inline]
+    pub(super) fn sent(&mut self, bytes: usize) {
+        self.send.take(bytes);
+    }
+
+    /// Lets us send more. Returns false, without a change, if the window would leave its range.
+    #[must_use]
+    pub(super) fn opened(&mut self, bytes: u32) -> bool {
+        self.send.grow(i64::from(bytes))
+    }
+
+    /// Returns the window of a stream that the peer has just begun.
+    pub(super) fn of_stream(&self) -> ReceiveWindow {
+        ReceiveWindow::of_stream(self.streams)
+    }
+
+    /// Returns the number of bytes that the peer may use of each stream's window until it has acknowledged our SETTINGS, and then no
+    /// longer.
+    pub(super) fn temporary(&self) -> u32 {
+        self.streams.most() - self.streams.last()
+    }
+
+    /// Returns true if the window allows the peer to send this number of bytes.
+    pub(super) fn allows(&self, bytes: u32) -> bool {
+        self.receive.allows(bytes)
+    }
+
+    /// Counts received bytes. Returns false if the window does not allow them.
+    #[must_use]
+    pub(super) fn receive(&mut self, bytes: u32) -> bool {
+        self.receive.receive(bytes)
+    }
+
+    /// Returns true if the peer may send, or may be about to.
+    pub(super) fn may_receive(&self) -> bool {
+        !self.streams.is_acknowledged() || !self.receive.is_closed()
+    }
+
+    /// Counts used-up bytes. Returns the increment for a WINDOW_UPDATE, if one is due.
+    #[inline]
+    pub(super) fn use_up(&mut self, bytes: u32) -> Option<u32> {
+        if !self.streams.is_acknowledged() {
+            self.unknown_used += bytes;
+            return None;
+        }
+        if bytes > 0 { self.receive.use_up(bytes) } else { None }
+    }
+
+    /// Narrows the initial window of streams. Returns the number of bytes by which it is smaller, or `None`, without a change, if it is
+    /// not, or the peer has not acknowledged two earlier SETTINGS.
+    pub(super) fn narrow_streams(&mut self, size: u32) -> Option<u32> {
+        let before = self.streams.last();
+        self.streams.narrow(size).then(|| before - size)
+    }
+
+    /// Records an acknowledgement of our SETTINGS. Returns the number of bytes by which the windows of all streams are smaller, and the
+    /// increment for a WINDOW_UPDATE, if one is due. Returns `None` if the peer had acknowledged all.
+    pub(super) fn acknowledge(&mut self) -> Option<(u32, Option<u32>)> {
+        let less = self.streams.acknowledge()?;
+        let used = core::mem::take(&mut self.unknown_used);
+        Some((less, self.use_up(used)))
+    }
+
+    /// Widens the connection's window; see [`ReceiveWindow::widen`].
+    pub(super) fn widen(&mut self, bytes: u32) -> Option<u32> {
+        self.receive.widen(bytes)
+    }
+
+    /// Narrows the connection's window; see [`ReceiveWindow::narrow`].
+    pub(super) fn narrow(&mut self, bytes: u32) {
+        self.receive.narrow(bytes);
+    }
+
+    /// Narrows the connection's window; see [`ReceiveWindow::shrink`].
+    pub(super) fn shrink(&mut self, bytes: u32) {
+        self.receive.shrink(bytes);
+    }
+
+    /// Returns the size of the connection's window.
+    pub(super) fn size(&self) -> u32 {
+        self.receive.size()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

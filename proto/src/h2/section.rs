@@ -4,7 +4,7 @@
 use super::budget::Kind;
 use super::connection::{Connection, Event, Failure, Lent, failure};
 use super::fields::{self, MOST_LIST_BYTES, Malformed, Section};
-use super::flow::{ReceiveWindow, SendWindow};
+use super::flow::SendWindow;
 use super::frame::{self, Code, FrameHead, flag};
 use super::schedule::Priority;
 use super::state::{State, Step};
@@ -213,7 +213,7 @@ impl Connection {
             Stream {
                 state,
                 send: SendWindow::new(self.peer.window),
-                receive: ReceiveWindow::of_stream(self.initial_window),
+                receive: self.windows.of_stream(),
                 announced: None,
                 promised: None,
                 priority,

@@ -219,13 +219,13 @@ impl Connection {
 
     /// Returns the number of body bytes that the connection's window allows.
     pub fn window(&self) -> usize {
-        self.send.available()
+        self.windows.available()
     }
 
     /// Returns the number of body bytes that may be sent now.
     #[inline]
     pub fn capacity(&mut self, stream: StreamRef) -> usize {
-        let connection = self.send.available();
+        let connection = self.windows.available();
         self.streams.get(stream).map_or(0, |found| found.send.available().min(connection))
     }
 
@@ -273,7 +273,7 @@ impl Connection {
         if let Some(promised) = &mut found.promised {
             *promised -= sent as u64;
         }
-        self.send.take(sent);
+        self.windows.sent(sent);
         let mut rest = &bytes[..sent];
         loop {
             let (part, behind) = rest.split_at(rest.len().min(most_frame));

@@ -237,6 +237,30 @@ fn a_middleware_that_panics_while_the_handler_is_pending_leaves_nothing() {
     assert_eq!((seen(&mut client, "/plain"), LIVING.get()), ("200 outer".to_string(), 0));
 }
 
+/// A value that panics when it is dropped.
+#[derive(Clone)]
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("on purpose");
+    }
+}
+
+#[test]
+fn an_extension_that_panics_when_it_is_dropped_takes_no_answer_away() {
+    let arm = before(|request: &mut Request<'_>| {
+        request.extensions().insert(Bomb);
+        Ok::<(), Response>(())
+    });
+    let mut client = client(kinds().with(arm));
+    for path in ["/plain", "/ready", "/later"] {
+        for _ in 0..2 {
+            assert_eq!(client.get(path).send().status(), 200, "{path}");
+        }
+    }
+}
+
 #[test]
 fn an_async_function_waits_before_and_after_every_kind_of_handler() {
     let app = kinds()
