@@ -51,7 +51,7 @@ pub(crate) use without::Secure;
 mod with_tls {
     use super::{Bytes, Fault, Heard, ListenerTls};
     use crate::message::caller::{ClientCertificate, Tls as Facts};
-    use crate::runtime::quiet;
+    use crate::runtime::rate_limited;
     use crate::tls::{Client, Progress, Server, ServerName, Session, Speaks, TlsError, is_ssl2, peek};
     use std::sync::Arc;
 
@@ -100,7 +100,7 @@ mod with_tls {
             match Session::accept(tls.reload.current()) {
                 Ok(session) => Some(Box::new(Secure::new(Either::Server(session), plain_too))),
                 Err(error) => {
-                    quiet::log!(Failure, error, %error, "cannot begin a TLS session");
+                    rate_limited::log!(Failure, error, %error, "cannot begin a TLS session");
                     None
                 }
             }

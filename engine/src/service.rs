@@ -2,7 +2,7 @@
 
 use crate::message::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
 use crate::message::response::Response;
-use crate::runtime::quiet;
+use crate::runtime::rate_limited;
 use crate::server::shared::Shared;
 use highwire_proto::Head;
 use http::{HeaderValue, StatusCode};
@@ -114,7 +114,7 @@ pub trait Service {
 
     /// Returns the answer to a request whose handler has panicked.
     fn panicked(&self) -> Response {
-        quiet::log!(Panic, error, "a handler panicked");
+        rate_limited::log!(Panic, error, "a handler panicked");
         self.error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error")
     }
 

@@ -2,7 +2,7 @@
 
 use super::reply::Answerer;
 use crate::body::BoxError;
-use crate::runtime::panics::let_go;
+use crate::runtime::panics::drop_safely;
 use bytes::Bytes;
 use http::request;
 use std::pin::Pin;
@@ -74,8 +74,8 @@ impl Inbox {
 
 /// Drops a request that has not begun, which answers it with 503.
 pub(crate) fn forget(Job { request, body, answerer }: Job) {
-    let_go(body);
-    let_go(request);
+    drop_safely(body);
+    drop_safely(request);
     drop(answerer);
 }
 

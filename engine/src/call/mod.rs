@@ -28,8 +28,8 @@ use crate::message::caller::Tls;
 use crate::message::request::BodyUse;
 use crate::message::trailers::is_allowed_trailer;
 use crate::runtime::context::TaskKind;
-use crate::runtime::panics::let_go;
-use crate::runtime::quiet;
+use crate::runtime::panics::drop_safely;
+use crate::runtime::rate_limited;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use highwire_io::Peer;
@@ -178,7 +178,7 @@ impl Call {
         for _ in 0..PARTS_A_TURN {
             if self.body.is_some() && self.exchange.incoming.body_use() == BodyUse::None {
                 // The drop shows the sender of the body that no handler reads it.
-                let_go(self.body.take());
+                drop_safely(self.body.take());
             }
             if self.exchange.incoming.is_full() {
                 return any;
@@ -189,7 +189,7 @@ impl Call {
                 Ok(Poll::Pending) => return any,
                 Ok(Poll::Ready(frame)) => frame,
                 Err(_) => {
-                    quiet::log!(Panic, error, "a request's body panicked");
+                    rate_limited::log!(Panic, error, "a request's body panicked");
                     Some(Err(BodyError::CutShort.into()))
                 }
             };
@@ -227,13 +227,13 @@ impl Call {
 
     /// Drops the rest of the request's body.
     pub(super) fn drop_body(&mut self) {
-        let_go(self.body.take());
+        drop_safely(self.body.take());
     }
 
     /// Handles a body that fails, or that is shorter or longer than announced. If the body is being collected, answers
     /// with an error. A handler that takes the body in parts gets the error instead.
     fn body_failed(&mut self, why: BodyError, worker: &mut WorkerContext<impl Service>) {
-        let_go(self.body.take());
+        drop_safely(self.body.take());
         let is_collecting = self.exchange.incoming.is_collecting();
         self.exchange.incoming.cut(why);
         if is_collecting {
@@ -304,9 +304,9 @@ impl Call {
         worker.share.give(std::mem::take(&mut self.charged));
         self.exchange.give_up(BodyError::CutShort, worker);
         (self.answerer, self.writer) = (None, None);
-        let_go(self.body.take());
+        drop_safely(self.body.take());
         self.exchange.outgoing.cut();
-        let_go(std::mem::take(&mut self.request.extensions));
+        drop_safely(std::mem::take(&mut self.request.extensions));
     }
 }
 

@@ -1,8 +1,8 @@
 //! The link between a connection to a server and the pool that it belongs to.
 
-use super::asking::Asking;
 use super::failure::Failure;
 use super::open::{OpeningTimes, Protocol};
+use super::pending_request::PendingRequest;
 use super::pool::Origin;
 use crate::raw::Takeover;
 use crate::runtime::context;
@@ -23,7 +23,7 @@ pub(crate) struct Link {
     pub(crate) protocol: Protocol,
     origin: Weak<Origin>,
     /// The requests that the connection must begin.
-    queue: RefCell<Queue<Rc<Asking>>>,
+    queue: RefCell<Queue<Rc<PendingRequest>>>,
     /// The number of requests that the connection could begin, and the number of those that may be added to `queue`.
     most: Cell<u32>,
     room: Cell<u32>,
@@ -140,33 +140,33 @@ impl Link {
     }
 
     /// Gives a request to the connection. The caller must have checked that there is room.
-    pub(super) fn begin(&self, asking: Rc<Asking>) {
+    pub(super) fn begin(&self, pending_request: Rc<PendingRequest>) {
         if !self.has_begun.replace(true)
             && let Some(opening) = self.opening.take()
         {
-            asking.set_opening(opening.times);
+            pending_request.set_opening(opening.times);
         }
         self.room.set(self.room.get().saturating_sub(1));
-        self.queue.borrow_mut().push_back(asking);
+        self.queue.borrow_mut().push_back(pending_request);
         self.wake();
     }
 
     /// Takes the next request that the connection must begin.
-    pub(crate) fn next(&self) -> Option<Rc<Asking>> {
+    pub(crate) fn next(&self) -> Option<Rc<PendingRequest>> {
         self.next_if(|_| true)
     }
 
     /// Takes the next request that the connection must begin, if it may begin that now.
-    pub(crate) fn next_if(&self, may_begin: impl Fn(&Asking) -> bool) -> Option<Rc<Asking>> {
+    pub(crate) fn next_if(&self, may_begin: impl Fn(&PendingRequest) -> bool) -> Option<Rc<PendingRequest>> {
         let mut queue = self.queue.borrow_mut();
         loop {
             let first = queue.front()?;
             if !first.is_abandoned() && !may_begin(first) {
                 return None;
             }
-            let asking = queue.pop_front()?;
-            if !asking.is_abandoned() {
-                return Some(asking);
+            let pending_request = queue.pop_front()?;
+            if !pending_request.is_abandoned() {
+                return Some(pending_request);
             }
         }
     }
@@ -205,7 +205,7 @@ impl Link {
             let unsent = self.queue.take();
             *self.queue.borrow_mut() = kept.into_iter().collect();
             waiting = most;
-            unsent.for_each(|asking| asking.fail(Failure::Unsent));
+            unsent.for_each(|pending_request| pending_request.fail(Failure::Unsent));
         }
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         let room = most.saturating_sub(waiting as u32);
@@ -263,7 +263,7 @@ impl Link {
             }
         }
         let unsent = self.queue.take();
-        unsent.for_each(|asking| asking.fail(Failure::Unsent));
+        unsent.for_each(|pending_request| pending_request.fail(Failure::Unsent));
         if let Some(origin) = self.origin.upgrade() {
             origin.lost(self);
         }

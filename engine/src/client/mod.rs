@@ -7,20 +7,20 @@
 //! A connection to a server is a `Connection` in the client's role: it has a `Link` to its pool, and its exchanges begin with their outgoing half. What differs from the server's role is in `connection/client.rs` and
 //! `connection/http2/client.rs`.
 
-mod asking;
 mod failure;
 mod link;
 mod open;
+mod pending_request;
 mod pool;
 mod request;
 mod resolve;
 pub(crate) mod settings;
 
-pub(crate) use self::asking::Asking;
-pub use self::asking::{Asked, INTERIMS, Moments};
 pub use self::failure::{Failure, Stage};
 pub(crate) use self::link::{Link, Setup};
 pub use self::open::{Opened, OpeningTimes, Protocol};
+pub(crate) use self::pending_request::PendingRequest;
+pub use self::pending_request::{Asked, INTERIMS, Moments};
 pub(crate) use self::pool::SURPLUS_TICKS;
 pub use self::pool::{Open, Origin, Pool};
 pub use self::request::{Answer, AnswerBody, Interim, Request};

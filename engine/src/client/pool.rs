@@ -1,9 +1,9 @@
 //! The connections of a client on one worker, by origin, and the requests that wait for one.
 
-use super::asking::{Asked, Asking};
 use super::failure::Failure;
 use super::link::Link;
 use super::open::{Opened, Protocol};
+use super::pending_request::{Asked, PendingRequest};
 use super::request::Request;
 use super::settings::{Bounds, Timeouts};
 use crate::runtime::context;
@@ -123,7 +123,7 @@ pub struct Origin {
     /// The open connections that have room. The one that was used last is used first, so that the others can close.
     free: RefCell<Vec<Rc<Link>>>,
     /// The requests that wait for a connection, and some that have stopped waiting.
-    waiting: RefCell<VecDeque<Rc<Asking>>>,
+    waiting: RefCell<VecDeque<Rc<PendingRequest>>>,
     /// The number of those that still wait.
     wanted: Rc<Cell<usize>>,
 }
@@ -156,11 +156,11 @@ impl Origin {
     /// # Panics
     /// Panics if no worker runs on this thread.
     pub fn send(&self, request: Request) -> Asked {
-        let asking = Asking::new(request);
-        let asked = Asked::new(asking.clone());
+        let pending_request = PendingRequest::new(request);
+        let asked = Asked::new(pending_request.clone());
         match self.take_free() {
-            Some(link) => link.begin(asking),
-            None => self.wait(asking),
+            Some(link) => link.begin(pending_request),
+            None => self.wait(pending_request),
         }
         asked
     }
@@ -204,17 +204,17 @@ impl Origin {
         }
     }
 
-    fn wait(&self, asking: Rc<Asking>) {
-        let Some(shared) = self.shared.upgrade() else { return asking.fail(Failure::ShuttingDown) };
+    fn wait(&self, pending_request: Rc<PendingRequest>) {
+        let Some(shared) = self.shared.upgrade() else { return pending_request.fail(Failure::ShuttingDown) };
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() >= shared.bounds.waiting {
-            waiting.retain(|asking| !asking.is_abandoned());
+            waiting.retain(|pending_request| !pending_request.is_abandoned());
         }
         if waiting.len() >= shared.bounds.waiting {
-            return asking.fail(Failure::TooManyWaiting);
+            return pending_request.fail(Failure::TooManyWaiting);
         }
-        asking.queue(&self.wanted);
-        waiting.push_back(asking);
+        pending_request.queue(&self.wanted);
+        waiting.push_back(pending_request);
         drop(waiting);
         self.open_more(&shared);
     }
@@ -270,7 +270,7 @@ impl Origin {
             // Another connection may still serve the others.
             Err(failure) if self.count.get() > 0 => {
                 let next = self.waiting.borrow_mut().pop_front();
-                next.into_iter().for_each(|asking| asking.fail(failure.copy()));
+                next.into_iter().for_each(|pending_request| pending_request.fail(failure.copy()));
             }
             Err(failure) => self.fail_waiting(&failure),
         }
@@ -289,7 +289,7 @@ impl Origin {
 
     fn fail_waiting(&self, failure: &Failure) {
         let waiting = self.waiting.take();
-        waiting.into_iter().for_each(|asking| asking.fail(failure.copy()));
+        waiting.into_iter().for_each(|pending_request| pending_request.fail(failure.copy()));
     }
 
     /// Gives waiting requests to connections that have room, and opens connections for the rest.
@@ -301,10 +301,10 @@ impl Origin {
             let Some(link) = self.take_free() else { break };
             let next = self.waiting.borrow_mut().pop_front();
             match next {
-                Some(asking) if asking.is_abandoned() => self.list(&link),
-                Some(asking) => {
-                    asking.leave_queue();
-                    link.begin(asking);
+                Some(pending_request) if pending_request.is_abandoned() => self.list(&link),
+                Some(pending_request) => {
+                    pending_request.leave_queue();
+                    link.begin(pending_request);
                     self.list(&link);
                 }
                 None => return self.list(&link),
@@ -341,7 +341,7 @@ impl Origin {
         if !link.has_begun() {
             // A server that ends each connection before its first request must not be called again and again.
             let next = self.waiting.borrow_mut().pop_front();
-            next.into_iter().for_each(|asking| asking.fail(Failure::Unsent));
+            next.into_iter().for_each(|pending_request| pending_request.fail(Failure::Unsent));
         }
         self.feed();
         self.forget_if_unused();
@@ -384,7 +384,7 @@ impl Drop for Origin {
             shared.count.set(shared.count.get() - links.len());
         }
         let waiting = self.waiting.take();
-        waiting.into_iter().for_each(|asking| asking.fail(Failure::ShuttingDown));
+        waiting.into_iter().for_each(|pending_request| pending_request.fail(Failure::ShuttingDown));
     }
 }
 

@@ -113,8 +113,8 @@ impl Connection {
     pub(super) fn fail_client(&mut self, failure: Failure) {
         let Some(link) = self.transport.link.clone() else { return };
         match &mut self.protocol {
-            Protocol::Http1(http1) => http1.fail_asking(&failure),
-            Protocol::Http2(http2) => http2.fail_asking(&failure),
+            Protocol::Http1(http1) => http1.fail_pending(&failure),
+            Protocol::Http2(http2) => http2.fail_pending(&failure),
         }
         link.set_reason(failure);
     }

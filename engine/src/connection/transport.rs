@@ -11,7 +11,7 @@ use crate::exchange::log_refused;
 use crate::message::request::Caller;
 use crate::raw::Raw;
 use crate::runtime::context::TaskKind;
-use crate::runtime::quiet;
+use crate::runtime::rate_limited;
 use crate::secure::Secure;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
@@ -272,7 +272,7 @@ impl Transport {
         self.blocked = true;
         self.account.add_unsent(length);
         if !self.charge(worker) {
-            quiet::log!(Memory, warn, "an answer does not fit the memory budget; the connection is cut");
+            rate_limited::log!(Memory, warn, "an answer does not fit the memory budget; the connection is cut");
             self.abort(worker, out);
         }
     }

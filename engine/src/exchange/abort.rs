@@ -7,7 +7,7 @@ use crate::body::BodyError;
 use crate::client::{Failure, Stage};
 use crate::message::request::BodyUse;
 use crate::message::response::Response;
-use crate::runtime::quiet;
+use crate::runtime::rate_limited;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use highwire_proto::h2::Code;
@@ -121,12 +121,12 @@ impl Abort {
     /// reason.
     pub(crate) fn logged(self) -> Abort {
         match self {
-            Abort::HandlerTooSlow => quiet::log!(Slow, warn, "a handler or a response body missed its deadline"),
+            Abort::HandlerTooSlow => rate_limited::log!(Slow, warn, "a handler or a response body missed its deadline"),
             Abort::BodyPanicked | Abort::TrailersPanicked | Abort::TaskPanicked => {
-                quiet::log!(Panic, error, "{}", self.text());
+                rate_limited::log!(Panic, error, "{}", self.text());
             }
-            Abort::BodyMisfit(Some(error)) => quiet::log!(Mistake, error, %error, "{}", self.text()),
-            Abort::BodyMisfit(None) => quiet::log!(Mistake, error, "{}", self.text()),
+            Abort::BodyMisfit(Some(error)) => rate_limited::log!(Mistake, error, %error, "{}", self.text()),
+            Abort::BodyMisfit(None) => rate_limited::log!(Mistake, error, "{}", self.text()),
             _ => {}
         }
         self

@@ -9,7 +9,7 @@ use super::{Collect, Waits};
 use crate::client::{Answer, AnswerBody};
 use crate::message::request::{BodyUse, Hooks, Ready};
 use crate::message::response::Response;
-use crate::runtime::quiet;
+use crate::runtime::rate_limited;
 use crate::service::Outcome;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
@@ -138,7 +138,7 @@ pub(crate) trait Lifecycle: Carrier {
             Outcome::Ready => match &mut answer {
                 Some(response) => self.answer(response, worker),
                 None => {
-                    quiet::log!(Mistake, error, "a service returned `Outcome::Ready` without an answer");
+                    rate_limited::log!(Mistake, error, "a service returned `Outcome::Ready` without an answer");
                     self.answer(&mut worker.error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error"), worker);
                 }
             },
@@ -148,7 +148,7 @@ pub(crate) trait Lifecycle: Carrier {
                 if Self::SHARES_CONNECTION {
                     self.charge_or_abort(worker);
                 } else {
-                    self.charge_unfolded(worker);
+                    self.charge_decoded(worker);
                 }
             }
         }
@@ -197,7 +197,7 @@ pub(crate) trait Lifecycle: Carrier {
             self.answer(&mut response, worker);
         } else {
             self.send_interims();
-            self.charge_unfolded(worker);
+            self.charge_decoded(worker);
         }
         self.polled(worker);
     }
@@ -208,7 +208,7 @@ pub(crate) trait Lifecycle: Carrier {
         let waiting = self.exchange().map_or_else(Vec::new, |exchange| exchange.take_interims());
         for (status, fields) in waiting {
             if let Err(error) = self.interim(status.as_u16(), &fields) {
-                quiet::log!(Mistake, error, %error, "cannot send a handler's interim response");
+                rate_limited::log!(Mistake, error, %error, "cannot send a handler's interim response");
             }
         }
     }
@@ -230,9 +230,9 @@ pub(crate) trait Lifecycle: Carrier {
         } else {
             exchange.incoming.end(Vec::new());
         }
-        let Some(asking) = self.exchange().and_then(|exchange| exchange.take_asking()) else { return };
+        let Some(pending_request) = self.exchange().and_then(|exchange| exchange.take_pending()) else { return };
         let (head, window) = kept;
-        asking.answer(Box::new(Answer { head, window, body }), worker.now);
+        pending_request.answer(Box::new(Answer { head, window, body }), worker.now);
     }
 
     /// Receives bytes of the request's body for the handler, or drops them, and checks the body's limit. Returns how
@@ -340,8 +340,8 @@ pub(crate) trait Lifecycle: Carrier {
     fn abort(&mut self, abort: Abort, worker: &mut WorkerContext<impl Service>) {
         self.stop_body(worker);
         if let Some(exchange) = self.exchange() {
-            if let Some(asking) = exchange.take_asking() {
-                asking.fail(abort.into());
+            if let Some(pending_request) = exchange.take_pending() {
+                pending_request.fail(abort.into());
             }
             exchange.log_ends(abort.text());
             exchange.give_up(abort.body_error(), worker);
@@ -377,7 +377,7 @@ pub(crate) trait Lifecycle: Carrier {
     }
 
     /// Charges the exchange again if middleware has decoded the request's whole body to more bytes than were received.
-    fn charge_unfolded(&mut self, worker: &mut WorkerContext<impl Service>) {
+    fn charge_decoded(&mut self, worker: &mut WorkerContext<impl Service>) {
         let lent = self.lent();
         if self.exchange().is_some_and(|exchange| exchange.lent(lent) > lent) {
             self.charge_or_abort(worker);

@@ -6,7 +6,7 @@ use crate::message::caller::Tls;
 use crate::message::request::Caller;
 use crate::message::response::{Content, Response};
 use crate::runtime::context;
-use crate::runtime::quiet::guarded;
+use crate::runtime::rate_limited::guarded;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use highwire_io::{Instant, Peer};

@@ -27,13 +27,13 @@ pub(super) use self::log::log_refused;
 use super::context::TaskKind;
 use super::worker::context::WorkerContext;
 use crate::body::BodyError;
-use crate::client::{Answer, AnswerBody, Asking};
+use crate::client::{Answer, AnswerBody, PendingRequest};
 use crate::exchange::disconnect::{OnDisconnect, Presence};
 use crate::message::reply::{Awaited, InterimQueue};
 use crate::message::request::KeptHooks;
 use crate::message::response::Response;
 use crate::raw::{Ended, Raw, Switch, Task};
-use crate::runtime::spares::Spares;
+use crate::runtime::free_list::FreeList;
 use crate::service::Service;
 use bytes::Bytes;
 use highwire_io::Instant;
@@ -59,12 +59,12 @@ pub(crate) struct Exchange {
     reply: Option<Awaited>,
     interim: Option<Rc<RefCell<InterimQueue>>>,
     /// The size of the whole body in bytes after decoding, if middleware has decoded it for the handler.
-    unfolded: Option<Rc<Cell<usize>>>,
+    decoded_bytes: Option<Rc<Cell<usize>>>,
     /// What the handler learns if the client leaves, if it has asked.
     presence: Option<Rc<Presence>>,
     log: Option<Box<LogLine>>,
     /// On a client, the place of the request, until its response has come.
-    asking: Option<Rc<Asking>>,
+    pending_request: Option<Rc<PendingRequest>>,
 }
 
 /// Creates the exchange of a server that has received a request's head.
@@ -77,10 +77,10 @@ impl Default for Exchange {
             future: None,
             reply: None,
             interim: None,
-            unfolded: None,
+            decoded_bytes: None,
             presence: None,
             log: None,
-            asking: None,
+            pending_request: None,
         }
     }
 }
@@ -92,7 +92,7 @@ thread_local! {
 }
 
 thread_local! {
-    static SPARE: Spares<Exchange> = const { Spares::new() };
+    static SPARE: FreeList<Exchange> = const { FreeList::new() };
 }
 
 /// Takes the routes and places of the handler futures that dropped [`Exchange`]s have left in their routes' pools.
@@ -112,29 +112,29 @@ impl Exchange {
     /// Returns the exchange of a server that has received a request's head. Reuses an exchange that the thread keeps,
     /// if there is one.
     pub(crate) fn boxed() -> Box<Exchange> {
-        Spares::take(&SPARE)
+        FreeList::take(&SPARE)
     }
 
     /// Drops the contents of the exchange. The thread keeps its memory for [`boxed`](Self::boxed), unless it has enough.
     pub(crate) fn recycle(self: Box<Exchange>) {
-        Spares::recycle(&SPARE, self);
+        FreeList::recycle(&SPARE, self);
     }
 
     /// Makes this the exchange of a client whose request is handed to the carrier.
-    pub(super) fn ask(&mut self, asking: Rc<Asking>) {
+    pub(super) fn ask(&mut self, pending_request: Rc<PendingRequest>) {
         self.incoming = Incoming::awaited();
         self.outgoing.begin();
-        self.asking = Some(asking);
+        self.pending_request = Some(pending_request);
     }
 
     /// Returns the place of the request, until its response has come.
-    pub(super) fn asking(&self) -> Option<&Rc<Asking>> {
-        self.asking.as_ref()
+    pub(super) fn pending_request(&self) -> Option<&Rc<PendingRequest>> {
+        self.pending_request.as_ref()
     }
 
     /// Gives the requester a tunnel, because the server has accepted another protocol.
     pub(super) fn accept_tunnel(&mut self, tunnel: Tunnel, head: &Head, window: &[u8], now: Instant) {
-        let Some(asking) = self.asking.take() else { return };
+        let Some(pending_request) = self.pending_request.take() else { return };
         self.incoming.begin();
         self.incoming.switch();
         if !self.outgoing.is_streaming() {
@@ -144,17 +144,17 @@ impl Exchange {
         let window = Bytes::copy_from_slice(window);
         let body = AnswerBody::Tunnel(tunnel.stream());
         self.tunnel = Some(tunnel);
-        asking.answer(Box::new(Answer { head: head.to_kept(), window, body }), now);
+        pending_request.answer(Box::new(Answer { head: head.to_kept(), window, body }), now);
     }
 
     /// Takes the place of the request, because its response has come or it has failed.
-    pub(super) fn take_asking(&mut self) -> Option<Rc<Asking>> {
-        self.asking.take()
+    pub(super) fn take_pending(&mut self) -> Option<Rc<PendingRequest>> {
+        self.pending_request.take()
     }
 
     /// Returns true if the requester has stopped waiting for the response.
     pub(super) fn is_unwanted(&self) -> bool {
-        self.asking.as_ref().is_some_and(|asking| asking.is_abandoned())
+        self.pending_request.as_ref().is_some_and(|pending_request| pending_request.is_abandoned())
     }
 
     /// Returns an exchange whose response is complete and whose request is not. The rest of the request is dropped as
@@ -214,8 +214,8 @@ impl Exchange {
             worker.cancel(future);
         }
         self.reply = None;
-        if let Some(asking) = self.asking.take() {
-            asking.lose();
+        if let Some(pending_request) = self.pending_request.take() {
+            pending_request.lose();
         }
         if let Some(tunnel) = &self.tunnel {
             tunnel.end(Ended::Broken);
@@ -263,7 +263,7 @@ impl Exchange {
 
     /// Drops the queue of interim responses and the size of the decoded body. Called after the answer.
     pub(super) fn drop_hooks(&mut self) {
-        (self.interim, self.unfolded) = (None, None);
+        (self.interim, self.decoded_bytes) = (None, None);
     }
 
     fn keep_log(&mut self, line: LogLine) {
@@ -369,15 +369,15 @@ impl Exchange {
     /// Keeps the reply slot, the queue of interim responses, the size of the decoded body, and what the handler learns of its
     /// client, after the handler's call.
     pub(crate) fn keep_hooks(&mut self, hooks: KeptHooks) {
-        let KeptHooks { reply, interim, unfolded, presence } = hooks;
-        (self.reply, self.interim, self.unfolded, self.presence) = (reply, interim, unfolded, presence);
+        let KeptHooks { reply, interim, decoded_bytes, presence } = hooks;
+        (self.reply, self.interim, self.decoded_bytes, self.presence) = (reply, interim, decoded_bytes, presence);
     }
 
     /// Returns the size in bytes of the whole body that the handler holds. `lent` is the size that the carrier has
     /// recorded. If middleware has decoded the body to more bytes, the decoded size counts until the answer.
     pub(crate) fn lent(&self, lent: usize) -> usize {
-        let unfolded = self.unfolded.as_ref().filter(|_| self.awaits_answer());
-        unfolded.map_or(lent, |unfolded| lent.max(unfolded.get()))
+        let decoded_bytes = self.decoded_bytes.as_ref().filter(|_| self.awaits_answer());
+        decoded_bytes.map_or(lent, |decoded_bytes| lent.max(decoded_bytes.get()))
     }
 
     /// Returns the number of bytes that the exchange holds for the peer, without a whole body that the handler holds.
@@ -390,7 +390,7 @@ impl Exchange {
 
     pub(crate) fn is_over(&self) -> bool {
         !self.awaits_answer()
-            && self.asking.is_none()
+            && self.pending_request.is_none()
             && !self.incoming.is_streaming()
             && !self.incoming.is_collecting()
             && !self.outgoing.is_streaming()

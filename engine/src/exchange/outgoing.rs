@@ -4,7 +4,7 @@ use super::abort::Abort;
 use super::state::{State, Step};
 use crate::body::{BoxError, Part};
 use crate::message::response::{Content, Streamed};
-use crate::runtime::panics::let_go;
+use crate::runtime::panics::drop_safely;
 use highwire_proto::Length;
 use http::{HeaderName, HeaderValue};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -92,7 +92,7 @@ impl Outgoing {
     pub(crate) fn cut(&mut self) {
         if let Some(body) = self.body.take() {
             self.state.take(Step::Cut);
-            let_go(body);
+            drop_safely(body);
         }
     }
 
@@ -146,7 +146,7 @@ impl Streamed {
     /// Drops a body that has ended, runs the closure that makes the trailers, and returns the trailers.
     pub(crate) fn into_trailers(self) -> Result<Vec<(HeaderName, HeaderValue)>, Abort> {
         let Streamed { body, trailers, .. } = self;
-        let_go(body);
+        drop_safely(body);
         let made = catch_unwind(AssertUnwindSafe(|| trailers.map_or_else(Vec::new, |make| make())));
         made.map_err(|_| Abort::TrailersPanicked.logged())
     }

@@ -1,8 +1,8 @@
 //! Answers that are given later, from any thread, and interim responses that precede the final response.
 
 use crate::message::response::Response;
-use crate::runtime::panics::let_go;
-use crate::runtime::quiet;
+use crate::runtime::panics::drop_safely;
+use crate::runtime::rate_limited;
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Awaited {
 
 impl Drop for Awaited {
     fn drop(&mut self) {
-        let_go(self.slot.take(|_| true));
+        drop_safely(self.slot.take(|_| true));
     }
 }
 
@@ -140,7 +140,11 @@ impl Drop for Replier {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
             slot.answer(Box::new(|| {
-                quiet::log!(Mistake, error, "a request's replier was dropped without an answer; the client gets 500");
+                rate_limited::log!(
+                    Mistake,
+                    error,
+                    "a request's replier was dropped without an answer; the client gets 500"
+                );
                 Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             }));
         }
@@ -189,7 +193,7 @@ impl InterimResponses {
             queue.waiting.push((status, fields.into_iter().collect()));
             queue.waker.iter().for_each(Waker::wake_by_ref);
         } else {
-            quiet::log!(Mistake, error, %status, "a handler cannot send an interim response with this status");
+            rate_limited::log!(Mistake, error, %status, "a handler cannot send an interim response with this status");
         }
     }
 }

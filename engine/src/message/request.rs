@@ -4,7 +4,7 @@
 use crate::body::Body;
 use crate::exchange::disconnect::{Disconnect, Presence};
 use crate::message::reply::{Awaited, InterimQueue, InterimResponses, Replier};
-use crate::runtime::panics::let_go;
+use crate::runtime::panics::drop_safely;
 use crate::server::config::Limits;
 use crate::{Secure, Tls};
 use bytes::Bytes;
@@ -141,7 +141,7 @@ struct Rare {
     extensions: Extensions,
     /// The size in bytes of the body that the handler gets, if middleware has decoded the received body. It is charged
     /// until the handler has answered.
-    unfolded: Option<Rc<Cell<usize>>>,
+    decoded_bytes: Option<Rc<Cell<usize>>>,
     /// What the handler learns if the client leaves, if it has asked.
     presence: Option<Rc<Presence>>,
 }
@@ -150,7 +150,7 @@ struct Rare {
 pub(crate) struct KeptHooks {
     pub(crate) reply: Option<Awaited>,
     pub(crate) interim: Option<Rc<RefCell<InterimQueue>>>,
-    pub(crate) unfolded: Option<Rc<Cell<usize>>>,
+    pub(crate) decoded_bytes: Option<Rc<Cell<usize>>>,
     pub(crate) presence: Option<Rc<Presence>>,
 }
 
@@ -190,8 +190,8 @@ impl Hooks {
 
     /// Charges this number of bytes for the body that the handler gets, because middleware has decoded the received one, until the
     /// handler has answered.
-    pub fn set_unfolded(&mut self, bytes: usize) {
-        self.rare().unfolded.get_or_insert_default().set(bytes);
+    pub fn set_decoded(&mut self, bytes: usize) {
+        self.rare().decoded_bytes.get_or_insert_default().set(bytes);
     }
 
     /// Returns hooks for a handler that is called later, when the call with these is over: it learns of its client what one with
@@ -203,7 +203,7 @@ impl Hooks {
         let rare = Rare {
             interim: own.interim.clone(),
             extensions: std::mem::take(&mut own.extensions),
-            unfolded: Some(own.unfolded.get_or_insert_default().clone()),
+            decoded_bytes: Some(own.decoded_bytes.get_or_insert_default().clone()),
             presence: Some(own.presence.get_or_insert_default().clone()),
         };
         Hooks { reply: None, waker: Some(waker), rare: Some(Box::new(rare)) }
@@ -222,12 +222,12 @@ impl Hooks {
     /// Takes what the exchange must keep after the call, if there is something.
     pub(crate) fn take_kept(&mut self) -> Option<KeptHooks> {
         let rare = self.rare.take().map_or_else(Rare::default, |rare| *rare);
-        let Rare { interim, extensions, unfolded, presence } = rare;
+        let Rare { interim, extensions, decoded_bytes, presence } = rare;
         // Dropping a value of the program may panic, and the exchange must still get its future.
-        let_go(extensions);
-        let kept = KeptHooks { reply: self.reply.take(), interim, unfolded, presence };
+        drop_safely(extensions);
+        let kept = KeptHooks { reply: self.reply.take(), interim, decoded_bytes, presence };
         let is_some =
-            kept.reply.is_some() || kept.interim.is_some() || kept.unfolded.is_some() || kept.presence.is_some();
+            kept.reply.is_some() || kept.interim.is_some() || kept.decoded_bytes.is_some() || kept.presence.is_some();
         is_some.then_some(kept)
     }
 }

@@ -2,8 +2,8 @@
 
 use super::Takeover;
 use crate::body::{HeldBytes, PART_BYTES, Parts};
+use crate::runtime::free_list::FreeList;
 use crate::runtime::queue::Queue;
-use crate::runtime::spares::Spares;
 use bytes::{Bytes, BytesMut};
 
 /// The length in bytes up to which a write is joined with other ones that wait.
@@ -26,18 +26,18 @@ pub(super) struct Waiting {
 }
 
 thread_local! {
-    static SPARE: Spares<Waiting> = const { Spares::new() };
+    static SPARE: FreeList<Waiting> = const { FreeList::new() };
 }
 
 impl Waiting {
     /// Returns an empty place, in memory that the thread keeps, if there is some.
     pub(super) fn boxed() -> Box<Waiting> {
-        Spares::take(&SPARE)
+        FreeList::take(&SPARE)
     }
 
     /// Drops the contents. The thread keeps the memory for [`boxed`](Self::boxed), unless it has enough.
     pub(super) fn recycle(self: Box<Waiting>) {
-        Spares::recycle(&SPARE, self);
+        FreeList::recycle(&SPARE, self);
     }
 
     pub(super) fn has_outgoing(&self) -> bool {

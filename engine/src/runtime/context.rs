@@ -2,7 +2,7 @@
 
 use crate::runtime::memory::kept::Kept;
 use crate::runtime::promise::Asked;
-use crate::runtime::quiet;
+use crate::runtime::rate_limited;
 use crate::server::shared::Shared;
 use highwire_io::wake::{InTurn, TaskInbox, TaskNumber};
 use highwire_io::{Instant, SocketId};
@@ -230,7 +230,7 @@ impl Context {
 
     /// Frees the memory of bodies that has not been used for a time.
     pub(crate) fn let_go_of_memory(&self) {
-        self.kept.borrow_mut().let_go(self.now.get());
+        self.kept.borrow_mut().drop_safely(self.now.get());
     }
 
     /// Returns the moment for the next call of [`let_go_of_memory`](Self::let_go_of_memory).
@@ -343,7 +343,7 @@ impl Context {
         }));
         let finished = !matches!(polled, Ok(Poll::Pending));
         if polled.is_err() {
-            quiet::log!(Panic, error, "a spawned task panicked");
+            rate_limited::log!(Panic, error, "a spawned task panicked");
             // Dropping a task that has panicked may panic again, so the task is leaked.
             std::mem::forget(task);
         } else if !finished {

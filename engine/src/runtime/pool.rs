@@ -1,7 +1,7 @@
 //! A bounded pool of threads for blocking work. Threads start when they are needed, and stay until the pool is dropped.
 
 use crate::runtime::promise::{Asked, Promise, promise};
-use crate::runtime::quiet;
+use crate::runtime::rate_limited;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -75,7 +75,7 @@ impl Pool {
         let builder = std::thread::Builder::new().name(format!("highwire-{}", inner.name)).stack_size(STACK_BYTES);
         let started = builder.spawn(move || work(&inner));
         if let Err(error) = &started {
-            quiet::log!(Failure, warn, %error, "cannot start another thread for the {} pool", self.inner.name);
+            rate_limited::log!(Failure, warn, %error, "cannot start another thread for the {} pool", self.inner.name);
         }
         started.is_ok()
     }
@@ -90,8 +90,8 @@ fn work(inner: &Inner) {
             // The thread survives a job that panics. If the job has a promise, the panic drops it, which wakes the
             // waiting task.
             let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err();
-            if panicked && quiet::allows(quiet::Kind::Panic) {
-                quiet::log!(Panic, error, "a job of the {} pool panicked", inner.name);
+            if panicked && rate_limited::allows(rate_limited::Kind::Panic) {
+                rate_limited::log!(Panic, error, "a job of the {} pool panicked", inner.name);
             }
             state = inner.state.lock().unwrap_or_else(PoisonError::into_inner);
             state.busy -= 1;

@@ -12,7 +12,7 @@ use crate::runtime::connect::attempt::Attempt;
 use crate::runtime::context::{Context, TaskKind};
 use crate::runtime::deadline;
 use crate::runtime::pool::Pool;
-use crate::runtime::quiet;
+use crate::runtime::rate_limited;
 use crate::runtime::remote::Remote;
 use crate::server::accept::{Admission, TOO_MANY};
 use crate::server::shared::Shared;
@@ -52,7 +52,7 @@ fn accept(shared: &Shared, listeners: &[Listener], mut take: impl FnMut(Socket, 
                     Ok(Some(socket)) => take(socket, number),
                     Ok(None) => break,
                     Err(error) => {
-                        quiet::log!(Failure, warn, %error, "cannot accept a connection; accepting is paused");
+                        rate_limited::log!(Failure, warn, %error, "cannot accept a connection; accepting is paused");
                         std::thread::sleep(WANT);
                         break;
                     }
@@ -232,7 +232,7 @@ impl<S: Service> Thread<S> {
         }
         self.worker.context.clear();
         self.worker.end_service();
-        quiet::forget_clock();
+        rate_limited::forget_clock();
     }
 
     fn run_tasks(&mut self) {

@@ -4,8 +4,8 @@ use crate::call::inbox::{Inbox, forget};
 use crate::call::{Call, CallHead};
 use crate::runtime::context::{self, TaskKind};
 use crate::runtime::deadline::DeadlineTable;
-use crate::runtime::panics::let_go;
-use crate::runtime::quiet;
+use crate::runtime::panics::drop_safely;
+use crate::runtime::rate_limited;
 use crate::runtime::remote::Remote;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
@@ -112,16 +112,16 @@ impl Calls {
         let Some(call) = &mut slot.call else { return };
         let done = catch_unwind(AssertUnwindSafe(|| act(call, worker)));
         if done.is_err() {
-            quiet::log!(Panic, error, "the engine panicked; a request is cut");
+            rate_limited::log!(Panic, error, "the engine panicked; a request is cut");
         }
         if done.is_ok() && !call.is_over() {
             return self.deadlines.set_at(index, call.due());
         }
         // A handler's future may panic when it is dropped. The panic must not stop the worker.
         if catch_unwind(AssertUnwindSafe(|| call.release(worker))).is_err() {
-            quiet::log!(Panic, error, "a handler panicked when its request ended");
+            rate_limited::log!(Panic, error, "a handler panicked when its request ended");
         }
-        let_go(slot.call.take());
+        drop_safely(slot.call.take());
         crate::exchange::orphans().into_iter().for_each(|future| worker.cancel(future));
         slot.generation = context::next_generation(slot.generation);
         self.free.push(index);

@@ -7,7 +7,7 @@ use crate::message::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
 use crate::message::response::{Content, Response};
 use crate::runtime::context::{Context, TaskKind};
 use crate::runtime::deadline::{self, DeadlineTable};
-use crate::runtime::quiet;
+use crate::runtime::rate_limited;
 use crate::runtime::remote::Remote;
 use crate::server::budget::Share;
 use crate::server::rules::Rules;
@@ -158,7 +158,7 @@ impl<S: Service> WorkerContext<S> {
         self.now = now;
         let tick = deadline::tick(now);
         if tick != self.tick {
-            quiet::tell(now);
+            rate_limited::tell(now);
         }
         self.tick = tick;
         self.context.now.set(now);
@@ -278,7 +278,7 @@ impl<S: Service> WorkerContext<S> {
     pub(crate) fn end_service(&mut self) {
         let service = &mut self.service;
         if catch_unwind(AssertUnwindSafe(|| service.end())).is_err() {
-            quiet::log!(Panic, error, "a service panicked when its worker ended");
+            rate_limited::log!(Panic, error, "a service panicked when its worker ended");
         }
     }
 
@@ -336,7 +336,7 @@ impl<S: Service> WorkerContext<S> {
     pub(crate) fn cancel(&mut self, future: (u32, u32)) {
         let service = &mut self.service;
         if catch_unwind(AssertUnwindSafe(|| service.cancel(future))).is_err() {
-            quiet::log!(Panic, error, "a handler panicked when it was cancelled");
+            rate_limited::log!(Panic, error, "a handler panicked when it was cancelled");
         }
     }
 }
@@ -362,7 +362,7 @@ fn span(head: &Head, window: &[u8]) -> tracing::Span {
 #[inline(never)]
 fn prepare_at_length(response: &mut Response) {
     if response.status.is_informational() && !matches!(response.content, Content::Switch(_)) {
-        quiet::log!(Mistake, error, status = %response.status, "a final answer has an interim status; 500 is sent");
+        rate_limited::log!(Mistake, error, status = %response.status, "a final answer has an interim status; 500 is sent");
         response.status = StatusCode::INTERNAL_SERVER_ERROR;
     }
     response.drop_forbidden_content();

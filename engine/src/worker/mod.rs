@@ -18,7 +18,7 @@ use self::context::WorkerContext;
 use self::state::WorkerState;
 use crate::Result;
 use crate::runtime::context::Context;
-use crate::runtime::quiet;
+use crate::runtime::rate_limited;
 use crate::runtime::remote::Remote;
 use crate::server::accept::CONNECTION_BYTES;
 use crate::server::listen::ListenerSetup;
@@ -296,7 +296,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
             let peer = socket.peer;
             match self.driver.adopt(socket) {
                 Ok(socket) => self.state.connection_came(socket, peer, listener, &mut self.queue),
-                Err(error) => quiet::log!(Failure, warn, %error, "cannot take over an accepted connection"),
+                Err(error) => rate_limited::log!(Failure, warn, %error, "cannot take over an accepted connection"),
             }
         }
         self.state.calls.begin(&mut self.state.cx);
@@ -320,7 +320,7 @@ impl<D: Driver, S: Service> Drop for Worker<D, S> {
         drop(crate::exchange::orphans());
         self.state.cx.context.clear();
         self.state.cx.end_service();
-        quiet::forget_clock();
+        rate_limited::forget_clock();
     }
 }
 

@@ -7,7 +7,7 @@ use crate::raw::RawStream;
 use crate::runtime::connect::attempt::Attempt;
 use crate::runtime::context::TaskKind;
 use crate::runtime::promise::Promise;
-use crate::runtime::quiet;
+use crate::runtime::rate_limited;
 use crate::runtime::remote::Remote;
 use crate::server::accept::{Admission, CONNECTION_BYTES};
 use crate::server::listen::ListenerSetup;
@@ -225,7 +225,7 @@ impl<S: Service> WorkerState<S> {
         }));
         worker.lend_server_rules();
         if done.is_err() {
-            quiet::log!(Panic, error, "the engine panicked; the connection is cut");
+            rate_limited::log!(Panic, error, "the engine panicked; the connection is cut");
             queue.push(Op::Abort { socket: id });
             crate::exchange::orphans().into_iter().for_each(|future| self.cx.cancel(future));
         }
@@ -243,7 +243,7 @@ impl<S: Service> WorkerState<S> {
             connection.release(&mut self.cx);
         }));
         if released.is_err() {
-            quiet::log!(Panic, error, "a handler panicked when its connection ended");
+            rate_limited::log!(Panic, error, "a handler panicked when its connection ended");
         }
         self.cx.deadlines.clear(id.index);
         connection.dismiss(&self.cx.shared);
@@ -328,7 +328,7 @@ impl<S: Service> WorkerState<S> {
         // A server that stays full says so from time to time only.
         if closed > 0 || self.cx.now >= self.tells_full {
             self.tells_full = self.cx.now + FULL_AGAIN;
-            quiet::log!(Full, warn, bound, closed, connections, "{text}");
+            rate_limited::log!(Full, warn, bound, closed, connections, "{text}");
         }
         closed > 0
     }
@@ -542,7 +542,7 @@ impl<S: Service> Sink for WorkerState<S> {
             }
             Completion::AcceptFailed { listener, error } => {
                 self.know(listener);
-                quiet::log!(Failure, warn, %error, "cannot accept a connection; accepting is paused");
+                rate_limited::log!(Failure, warn, %error, "cannot accept a connection; accepting is paused");
                 if is_out_of_descriptors(&error) {
                     self.make_room("the file descriptors of the process (LimitNOFILE) or of the system", queue);
                 }

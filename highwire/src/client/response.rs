@@ -383,7 +383,7 @@ impl Body {
 
     /// Drops the rest of the body, with its trailers.
     #[cfg(feature = "tower")]
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn drop_safely(&mut self) {
         self.source = AnswerBody::Empty;
     }
 

@@ -113,7 +113,7 @@ impl HttpBody for ResponseBody {
             None => {
                 let trailers: HeaderMap = self.trailers().into_iter().collect();
                 // They are passed on once.
-                self.let_go();
+                self.drop_safely();
                 (!trailers.is_empty()).then(|| Ok(Frame::trailers(trailers)))
             }
         })

@@ -2,7 +2,7 @@
 
 use crate::message::request::{FromRequest, Request};
 use crate::{Method, Response};
-use highwire_engine::{Stats, quiet};
+use highwire_engine::{Stats, rate_limited};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use std::ops::Deref;
 use std::rc::Rc;
@@ -34,7 +34,7 @@ impl<T> Deref for State<T> {
 }
 
 fn missing<T>(by: &str) -> Response {
-    if quiet::allows(quiet::Kind::Mistake) {
+    if rate_limited::allows(rate_limited::Kind::Mistake) {
         tracing::error!(kind = std::any::type_name::<T>(), "a handler takes a value that {by} has not set");
     }
     Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")

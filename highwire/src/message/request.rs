@@ -197,7 +197,7 @@ impl<'r> Request<'r> {
     #[cfg(feature = "compress")]
     pub(crate) fn replace_body(&mut self, body: Bytes, bytes: usize) {
         *self.body = Ready::Whole(body);
-        self.hooks.set_unfolded(bytes);
+        self.hooks.set_decoded(bytes);
     }
 
     /// Returns a waker of the task that answers this request.

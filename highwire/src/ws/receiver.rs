@@ -7,7 +7,7 @@ use super::upgrade::Settings;
 use crate::topics::{Pace, returned};
 use bytes::{Buf, Bytes, BytesMut};
 use highwire_engine::raw::{Ended, RawReader};
-use highwire_engine::{Spares, context, memory};
+use highwire_engine::{FreeList, context, memory};
 use highwire_io::Instant;
 use highwire_proto::ws::state::State;
 use highwire_proto::ws::{Event, Kind, code};
@@ -109,12 +109,12 @@ struct Arriving {
 }
 
 thread_local! {
-    static SPARE: Spares<Arriving> = const { Spares::new() };
+    static SPARE: FreeList<Arriving> = const { FreeList::new() };
 }
 
 /// Returns the place for received bytes. It takes only the field, so that others can be used at the same time.
 fn place(arriving: &mut Option<Box<Arriving>>) -> &mut Arriving {
-    arriving.get_or_insert_with(|| Spares::take(&SPARE))
+    arriving.get_or_insert_with(|| FreeList::take(&SPARE))
 }
 
 /// The length below which a message that a handler has is not charged.
@@ -483,7 +483,7 @@ impl Receiving {
             arriving.window_held == 0 && arriving.message.is_empty() && arriving.incomplete.is_none()
         };
         if let Some(idle) = self.arriving.take_if(is_idle) {
-            Spares::recycle(&SPARE, idle);
+            FreeList::recycle(&SPARE, idle);
         }
         let arriving = self.arriving.as_ref();
         let arriving = arriving.map_or(0, |arriving| arriving.message.capacity() + arriving.window_held);

@@ -11,7 +11,7 @@ use crate::message::request::{BodyUse, Caller};
 use crate::message::response::Content;
 use crate::message::response::Response;
 use crate::runtime::context::TaskKind;
-use crate::runtime::quiet;
+use crate::runtime::rate_limited;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use bytes::Bytes;
@@ -204,7 +204,7 @@ impl Carrier for H1<'_, '_> {
     fn body_waits(&mut self, worker: &mut WorkerContext<impl Service>) {
         if !self.http1.recharge(self.transport, worker) {
             let text = "the buffered bytes of an answer do not fit the memory budget; the connection is cut";
-            quiet::log!(Memory, warn, "{text}");
+            rate_limited::log!(Memory, warn, "{text}");
             self.http1.abort(self.transport, worker, self.out);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::send::write_fields;
 use super::{H1, Http1, Parsed};
-use crate::client::{Asking, Failure, Link, Protocol, Stage};
+use crate::client::{Failure, Link, PendingRequest, Protocol, Stage};
 use crate::connection::client::interim;
 use crate::connection::out::Out;
 use crate::connection::phase::Phase;
@@ -29,7 +29,7 @@ impl Http1 {
     fn begin_request(
         &mut self,
         transport: &mut Transport,
-        asking: Rc<Asking>,
+        pending_request: Rc<PendingRequest>,
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
@@ -37,10 +37,10 @@ impl Http1 {
             Some(Protocol::Http10) => Version::Http10,
             _ => Version::Http11,
         };
-        let request = asking.request();
+        let request = pending_request.request();
         if let Err(error) = check(&request.fields) {
             drop(request);
-            return asking.fail(Failure::Invalid(error));
+            return pending_request.fail(Failure::Invalid(error));
         }
         let is_connect = request.method == Method::CONNECT;
         let sent = self.http.send_request(
@@ -64,11 +64,11 @@ impl Http1 {
         let is_sparing = request.is_sparing;
         drop(request);
         if let Err(error) = sent {
-            return asking.fail(Failure::Invalid(error));
+            return pending_request.fail(Failure::Invalid(error));
         }
-        let content = asking.begin(worker.context.inbox.waker(transport.task().number()), worker.now);
+        let content = pending_request.begin(worker.context.inbox.waker(transport.task().number()), worker.now);
         let mut exchange = Exchange::boxed();
-        exchange.ask(asking);
+        exchange.ask(pending_request);
         self.exchange = Some(exchange);
         self.receive_head_alone(transport, is_sparing, out.queue);
         self.intake = Default::default();
@@ -117,8 +117,8 @@ impl Http1 {
             }
             return 0;
         }
-        let asking = self.exchange.as_ref().and_then(|exchange| exchange.asking());
-        if asking.is_some_and(|asking| asking.request().upgrade.is_some()) {
+        let pending_request = self.exchange.as_ref().and_then(|exchange| exchange.pending_request());
+        if pending_request.is_some_and(|pending_request| pending_request.request().upgrade.is_some()) {
             // A server that has refused another protocol may expect it all the same.
             self.http.close_after();
         }
@@ -139,8 +139,8 @@ impl Http1 {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        let asking = self.exchange.as_ref().and_then(|exchange| exchange.asking());
-        if asking.is_some_and(|asking| !asking.interim(|| interim(head, seen))) {
+        let pending_request = self.exchange.as_ref().and_then(|exchange| exchange.pending_request());
+        if pending_request.is_some_and(|pending_request| !pending_request.interim(|| interim(head, seen))) {
             self.end_with(transport, Abort::Malformed(highwire_proto::Error::TooManyInterims), worker, out);
         }
     }
@@ -190,7 +190,7 @@ impl Http1 {
             Phase::Write
         } else if exchange.incoming.is_streaming() && !exchange.incoming.is_full() {
             Phase::Body
-        } else if exchange.asking().is_some() && !exchange.outgoing.is_streaming() {
+        } else if exchange.pending_request().is_some() && !exchange.outgoing.is_streaming() {
             Phase::Head
         } else {
             // The program has to make or to take a part of a body.
@@ -210,7 +210,7 @@ impl Http1 {
             && self
                 .exchange
                 .as_ref()
-                .is_none_or(|exchange| exchange.asking().is_none() && !exchange.incoming.is_streaming());
+                .is_none_or(|exchange| exchange.pending_request().is_none() && !exchange.incoming.is_streaming());
         if transport.is_opening() {
             if transport.ended() {
                 self.fail_client(
@@ -271,8 +271,8 @@ impl Http1 {
             && self.exchange.is_none()
             && !transport.is_ending()
         {
-            let Some(asking) = link.next() else { return };
-            self.begin_request(transport, asking, worker, out);
+            let Some(pending_request) = link.next() else { return };
+            self.begin_request(transport, pending_request, worker, out);
         }
     }
 
@@ -287,15 +287,15 @@ impl Http1 {
     }
 
     /// Fails the request of ours.
-    pub(in crate::connection) fn fail_asking(&mut self, failure: &Failure) {
-        if let Some(asking) = self.exchange.as_mut().and_then(|exchange| exchange.take_asking()) {
-            asking.fail(failure.copy());
+    pub(in crate::connection) fn fail_pending(&mut self, failure: &Failure) {
+        if let Some(pending_request) = self.exchange.as_mut().and_then(|exchange| exchange.take_pending()) {
+            pending_request.fail(failure.copy());
         }
     }
 
     /// Fails the request of ours, and records that as the reason why the connection ends.
     fn fail_client(&mut self, transport: &Transport, failure: Failure) {
-        self.fail_asking(&failure);
+        self.fail_pending(&failure);
         if let Some(link) = &transport.link {
             link.set_reason(failure);
         }

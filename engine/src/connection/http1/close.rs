@@ -9,7 +9,7 @@ use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::message::request::BodyUse;
 use crate::raw::Ended;
-use crate::runtime::panics::let_go;
+use crate::runtime::panics::drop_safely;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use highwire_proto::h1::state::State;
@@ -151,7 +151,7 @@ impl Http1 {
         }
         if let Some(tunnel) = self.tunnel.take() {
             tunnel.end(Ended::Broken);
-            let_go(tunnel);
+            drop_safely(tunnel);
         }
     }
 

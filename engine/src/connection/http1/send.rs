@@ -11,7 +11,7 @@ use crate::message::date::HeadKey;
 use crate::message::fields::is_framing;
 use crate::message::file_part::Step;
 use crate::message::response::{Content, Rendered, Response, Streamed};
-use crate::runtime::quiet;
+use crate::runtime::rate_limited;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use bytes::Bytes;
@@ -325,7 +325,7 @@ impl Http1 {
         if transport.link.is_some() {
             return self.end_with(transport, Abort::BodyMisfit(Some(error)), worker, out);
         }
-        quiet::log!(Mistake, error, %error, "a handler's answer cannot be sent");
+        rate_limited::log!(Mistake, error, %error, "a handler's answer cannot be sent");
         self.http.close_after();
         let head = h1::Response { status: 500, reason: None, length: Length::Empty };
         let sent = self.http.send_response(head, &mut out.queue.output, |_| {});

@@ -3,7 +3,7 @@
 use super::H2;
 use super::streams::{Active, Http2};
 use super::tunnel::written;
-use crate::client::{Asking, Failure, Link};
+use crate::client::{Failure, Link, PendingRequest};
 use crate::connection::client::interim;
 use crate::connection::out::Out;
 use crate::connection::transport::Transport;
@@ -36,9 +36,9 @@ impl Transport {
         while http2.room(usize::MAX) > 0 && !self.is_ending() {
             // A request for another protocol waits until the server's settings tell whether it takes any.
             let is_known = http2.http.knows_peer();
-            let may_begin = |asking: &Asking| is_known || asking.request().upgrade.is_none();
-            let Some(asking) = link.next_if(may_begin) else { break };
-            self.begin_request_http2(http2, asking, worker, out);
+            let may_begin = |pending_request: &PendingRequest| is_known || pending_request.request().upgrade.is_none();
+            let Some(pending_request) = link.next_if(may_begin) else { break };
+            self.begin_request_http2(http2, pending_request, worker, out);
         }
         self.work.spend_since(begun, worker.stopwatch);
     }
@@ -46,10 +46,10 @@ impl Transport {
 
 impl Http2 {
     /// Fails all requests of ours.
-    pub(in crate::connection) fn fail_asking(&mut self, failure: &Failure) {
+    pub(in crate::connection) fn fail_pending(&mut self, failure: &Failure) {
         let active = self.active.iter_mut().flatten();
-        for asking in active.filter_map(|active| active.exchange.take_asking()) {
-            asking.fail(failure.copy());
+        for pending_request in active.filter_map(|active| active.exchange.take_pending()) {
+            pending_request.fail(failure.copy());
         }
     }
 }
@@ -114,7 +114,7 @@ impl Http2 {
 impl Active {
     /// Sets the deadline for what the server must send next: the response's head, or more of its body.
     pub(in crate::connection) fn wait_for_response(&mut self, worker: &WorkerContext<impl Service>, arrived: u64) {
-        if self.exchange.asking().is_some() {
+        if self.exchange.pending_request().is_some() {
             (self.due, self.waits) = (worker.tick.saturating_add(worker.rules.head), Waits::Head);
         } else {
             self.waits = Waits::Body;
@@ -128,27 +128,27 @@ impl Transport {
     fn begin_request_http2(
         &mut self,
         http2: &mut Http2,
-        asking: Rc<Asking>,
+        pending_request: Rc<PendingRequest>,
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        let request = asking.request();
+        let request = pending_request.request();
         let is_connect = request.method == Method::CONNECT || request.upgrade.is_some();
         let protocol = match request.upgrade.as_ref().map(|protocol| protocol.to_str()) {
             None => None,
             Some(Ok(protocol)) => Some(protocol),
             Some(Err(_)) => {
                 drop(request);
-                return asking.fail(Failure::Invalid(Error::InvalidField));
+                return pending_request.fail(Failure::Invalid(Error::InvalidField));
             }
         };
         if let Err(error) = check(&request.fields) {
             drop(request);
-            return asking.fail(Failure::Invalid(error));
+            return pending_request.fail(Failure::Invalid(error));
         }
         if protocol.is_some() && !http2.http.takes_protocols() {
             drop(request);
-            return asking.fail(Failure::Unsupported("the server does not take other protocols over HTTP/2"));
+            return pending_request.fail(Failure::Unsupported("the server does not take other protocols over HTTP/2"));
         }
         let length = request.content.length();
         let head = Request {
@@ -168,19 +168,19 @@ impl Transport {
         drop(request);
         let stream = match sent {
             Ok(stream) => stream,
-            Err(Error::NotNow) => return asking.fail(Failure::Unsent),
-            Err(error) => return asking.fail(Failure::Invalid(error)),
+            Err(Error::NotNow) => return pending_request.fail(Failure::Unsent),
+            Err(error) => return pending_request.fail(Failure::Invalid(error)),
         };
         http2.idle_since = None;
         if http2.http.open_streams() == 1 {
             // The silence before this request does not count.
             http2.heard = worker.tick;
         }
-        let content = asking.begin(worker.context.inbox.waker(self.stream_task(stream).number()), worker.now);
+        let content = pending_request.begin(worker.context.inbox.waker(self.stream_task(stream).number()), worker.now);
         let arrived = http2.arrived;
         let active = http2.active(stream, worker);
         active.is_asked = true;
-        active.exchange.ask(asking);
+        active.exchange.ask(pending_request);
         active.wait_for_response(worker, arrived);
         if is_connect {
             // The tunnel's bytes follow when the server has accepted it.
@@ -265,8 +265,8 @@ impl Transport {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        let asking = http2.get(stream).and_then(|active| active.exchange.asking().cloned());
-        if asking.is_some_and(|asking| !asking.interim(|| interim(head, window))) {
+        let pending_request = http2.get(stream).and_then(|active| active.exchange.pending_request().cloned());
+        if pending_request.is_some_and(|pending_request| !pending_request.interim(|| interim(head, window))) {
             H2 { transport: self, http2, stream, out }.abort(Abort::Malformed(Error::TooManyInterims), worker);
         }
     }
@@ -280,8 +280,8 @@ impl Transport {
         worker: &mut WorkerContext<impl Service>,
     ) {
         let is_own = code != Code::Refused && http2.http.has_reset(stream);
-        if let Some(asking) = http2.get(stream).and_then(|active| active.exchange.take_asking()) {
-            asking.fail(match is_own {
+        if let Some(pending_request) = http2.get(stream).and_then(|active| active.exchange.take_pending()) {
+            pending_request.fail(match is_own {
                 true => Failure::Http2(code, "the response is malformed".to_string()),
                 false => Failure::Reset(code),
             });

@@ -27,7 +27,7 @@ use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::message::request::BodyUse;
 use crate::runtime::deadline::TICKS_A_SECOND;
-use crate::runtime::quiet;
+use crate::runtime::rate_limited;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use highwire_proto::h2::{Event, Lent, StreamRef};
@@ -184,7 +184,7 @@ impl Transport {
     fn count_failure(&self, http2: &Http2, worker: &WorkerContext<impl Service>) {
         if let Some(kind) = http2.http.fired().filter(|_| self.link.is_none()) {
             worker.shared.counters.http2_fired[kind as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            quiet::log!(Abuse, warn, peer = %self.peer(), ?kind, "an HTTP/2 peer exceeds a limit against abuse; its connection ends");
+            rate_limited::log!(Abuse, warn, peer = %self.peer(), ?kind, "an HTTP/2 peer exceeds a limit against abuse; its connection ends");
         }
     }
 
@@ -200,7 +200,11 @@ impl Transport {
         let (head, window) = request;
         if http2.stalls_too_much() {
             // The request was not processed, so the client may send it again (RFC 9113 section 8.7).
-            quiet::log!(Memory, warn, "a client requests more without taking its answers; the stream is refused");
+            rate_limited::log!(
+                Memory,
+                warn,
+                "a client requests more without taking its answers; the stream is refused"
+            );
             return http2.http.reset(stream, h2::Code::Refused, &mut out.queue.output);
         }
         self.count_request();

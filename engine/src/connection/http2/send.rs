@@ -15,7 +15,7 @@ use crate::message::request::BodyUse;
 use crate::message::response::{Content, Response};
 use crate::runtime::context::STREAM_TASKS;
 use crate::runtime::memory;
-use crate::runtime::quiet;
+use crate::runtime::rate_limited;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use bytes::Bytes;
@@ -45,7 +45,7 @@ impl Transport {
             write_fields(writer, worker, response, status, length);
         });
         if let Err(error) = sent {
-            quiet::log!(Mistake, error, %error, "a handler's answer cannot be sent");
+            rate_limited::log!(Mistake, error, %error, "a handler's answer cannot be sent");
             http2.http.reset(stream, Code::Internal, &mut out.queue.output);
             return http2.forget(stream, worker);
         }

@@ -24,7 +24,7 @@ impl Connection {
         if self.transport.is_ending() {
             return out.flush(self.transport.id());
         }
-        if !self.recharge(worker) && !self.give_way(worker, out) {
+        if !self.recharge(worker) && !self.evict_streams(worker, out) {
             return self.no_memory(worker, out);
         }
         let has_left = self.transport.ended() && self.transport.link.is_none();
@@ -113,7 +113,7 @@ impl Connection {
     /// Resets streams, the largest first, until the memory budget has room. Returns false if it has no room even
     /// without them.
     #[cold]
-    fn give_way(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) -> bool {
+    fn evict_streams(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) -> bool {
         let Connection { transport, protocol: Protocol::Http2(http2) } = self else { return false };
         let mut fits = false;
         while let (false, Some(stream)) = (fits, http2.largest()) {
@@ -172,8 +172,8 @@ impl Connection {
                     && let Some(link) = &self.transport.link
                 {
                     // These have waited for the server's settings.
-                    while let Some(asking) = link.next() {
-                        asking.fail(Failure::TimedOut(Stage::Head));
+                    while let Some(pending_request) = link.next() {
+                        pending_request.fail(Failure::TimedOut(Stage::Head));
                     }
                 }
                 if let Some(http2) = self.protocol.http2_mut() {

@@ -6,8 +6,8 @@ use crate::body::HeldBytes;
 use crate::client;
 use crate::exchange::{Exchange, Intake, Waits};
 use crate::runtime::deadline::NEVER;
+use crate::runtime::free_list::FreeList;
 use crate::runtime::memory;
-use crate::runtime::spares::Spares;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use bytes::Bytes;
@@ -134,7 +134,7 @@ impl Default for Active {
 }
 
 thread_local! {
-    static SPARE: Spares<Active> = const { Spares::new() };
+    static SPARE: FreeList<Active> = const { FreeList::new() };
 }
 
 impl Active {
@@ -318,7 +318,7 @@ impl Http2 {
             *slot = None;
         }
         let active = slot.get_or_insert_with(|| {
-            let mut active = Spares::take(&SPARE);
+            let mut active = FreeList::take(&SPARE);
             active.stream = stream;
             active.due = worker.tick.saturating_add(worker.rules.handler);
             active
@@ -347,7 +347,7 @@ impl Http2 {
             self.schedule.remove(stream);
         }
         active.exchange.lose(worker);
-        Spares::recycle(&SPARE, active);
+        FreeList::recycle(&SPARE, active);
         if self.count == 0 {
             (self.active, self.stale, self.fed) = (Vec::new(), Vec::new(), Vec::new());
             self.collecting = VecDeque::new();
@@ -443,8 +443,8 @@ impl Http2 {
 
     /// Fails the requests of ours that have no response, because the connection has failed.
     pub(in crate::connection) fn fail(&mut self, failure: h2::Failure) {
-        for asking in self.active.iter_mut().flatten().filter_map(|active| active.exchange.take_asking()) {
-            asking.fail(client::Failure::Http2(failure.code, failure.text.to_string()));
+        for pending_request in self.active.iter_mut().flatten().filter_map(|active| active.exchange.take_pending()) {
+            pending_request.fail(client::Failure::Http2(failure.code, failure.text.to_string()));
         }
     }
 

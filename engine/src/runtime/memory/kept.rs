@@ -52,7 +52,7 @@ impl Kept {
     }
 
     /// Frees the buffers if they are [due](Self::due).
-    pub(crate) fn let_go(&mut self, now: Instant) {
+    pub(crate) fn drop_safely(&mut self, now: Instant) {
         if self.due().is_some_and(|due| now >= due) {
             (self.buffers, self.bytes) = (Vec::new(), 0);
         }
@@ -87,9 +87,9 @@ mod tests {
         assert_eq!(kept.bytes, KEPT_BYTES);
         assert_eq!(kept.due(), Some(at(11)));
         assert!(kept.take(MIB..=MIB, at(11)).is_some());
-        kept.let_go(at(11));
+        kept.drop_safely(at(11));
         assert_eq!(kept.due(), Some(at(12)), "a buffer was used at 11");
-        kept.let_go(at(12));
+        kept.drop_safely(at(12));
         assert_eq!(kept.due(), None);
         assert_eq!((kept.buffers.len(), kept.bytes), (0, 0));
     }

@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 pub const INTERIMS: u32 = 32;
 
 /// A request and what has become of it.
-pub(crate) struct Asking {
+pub(crate) struct PendingRequest {
     inner: RefCell<Inner>,
 }
 
@@ -52,9 +52,9 @@ pub struct Moments {
     pub opening: Option<Box<OpeningTimes>>,
 }
 
-impl Asking {
-    pub(super) fn new(request: Request) -> Rc<Asking> {
-        Rc::new(Asking {
+impl PendingRequest {
+    pub(super) fn new(request: Request) -> Rc<PendingRequest> {
+        Rc::new(PendingRequest {
             inner: RefCell::new(Inner {
                 request,
                 result: None,
@@ -180,7 +180,7 @@ impl Inner {
 
 /// A request that was given to a [`Pool`](super::Pool). It is cancelled when this is dropped before the response has come.
 pub struct Asked {
-    asking: Rc<Asking>,
+    pending_request: Rc<PendingRequest>,
 }
 
 impl std::fmt::Debug for Asked {
@@ -190,14 +190,14 @@ impl std::fmt::Debug for Asked {
 }
 
 impl Asked {
-    pub(super) fn new(asking: Rc<Asking>) -> Asked {
-        Asked { asking }
+    pub(super) fn new(pending_request: Rc<PendingRequest>) -> Asked {
+        Asked { pending_request }
     }
 
     /// Polls for the next interim response, or the response. Returns the response, or the reason why there is none, as
     /// `Err` of the outer result, once.
     pub fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<Result<Interim, Result<Box<Answer>, Failure>>> {
-        let mut inner = self.asking.inner.borrow_mut();
+        let mut inner = self.pending_request.inner.borrow_mut();
         if let Some(interim) = inner.interims.pop_front() {
             return Poll::Ready(Ok(interim));
         }
@@ -223,19 +223,19 @@ impl Asked {
 
     /// Returns true if no connection has begun to send the request, because none had room.
     pub fn is_queued(&self) -> bool {
-        let inner = self.asking.inner.borrow();
+        let inner = self.pending_request.inner.borrow();
         inner.is_queued && !inner.is_begun && !inner.is_over
     }
 
     /// Returns when the steps of the request happened.
     pub fn moments(&self) -> Moments {
-        self.asking.inner.borrow().moments.clone()
+        self.pending_request.inner.borrow().moments.clone()
     }
 
     /// Returns the request, for another attempt, and cancels it if no connection has begun to send it. A body in parts is
     /// missing if a connection has begun to send it. Returns `None` while a connection sends it or awaits the response.
     pub fn into_request(self) -> Option<Request> {
-        let mut inner = self.asking.inner.borrow_mut();
+        let mut inner = self.pending_request.inner.borrow_mut();
         let empty = Request::new(http::Method::GET, "", Rc::from(""), String::new());
         if inner.is_begun && !inner.is_over {
             return None;
@@ -249,7 +249,7 @@ impl Asked {
 impl Drop for Asked {
     fn drop(&mut self) {
         let (connection, result) = {
-            let mut inner = self.asking.inner.borrow_mut();
+            let mut inner = self.pending_request.inner.borrow_mut();
             inner.is_abandoned = true;
             inner.waits_no_more();
             // The request may stay in a queue for a time; its body need not.

@@ -117,13 +117,13 @@ impl Counts {
     }
 }
 
-/// Logs a line of a [`Kind`](crate::runtime::quiet::Kind) at a level (`warn` or `error`), with the arguments of a `tracing`
+/// Logs a line of a [`Kind`](crate::runtime::rate_limited::Kind) at a level (`warn` or `error`), with the arguments of a `tracing`
 /// macro, unless the budget of its kind is used up.
 #[macro_export]
 macro_rules! log {
     ($kind:ident, $level:ident, $($line:tt)+) => {
-        if $crate::quiet::allows($crate::quiet::Kind::$kind) {
-            $crate::quiet::guarded(|| $crate::__tracing::$level!($($line)+));
+        if $crate::rate_limited::allows($crate::rate_limited::Kind::$kind) {
+            $crate::rate_limited::guarded(|| $crate::__tracing::$level!($($line)+));
         }
     };
 }
