@@ -100,7 +100,7 @@ impl Call {
             charged: 0,
             is_refused: false,
             waits: Waits::Nothing,
-            due: worker.tick,
+            due: worker.tick(),
             is_cancelled: false,
         }
     }
@@ -153,7 +153,7 @@ impl Call {
 
     /// Finds the route and calls its handler, or begins to collect the body for it.
     fn dispatch(&mut self, call_head: &mut CallHead, worker: &mut WorkerContext<impl Service>) {
-        worker.requests += 1;
+        worker.count_request(false);
         if self.request.method == Method::CONNECT {
             let mut response = worker.error(StatusCode::NOT_IMPLEMENTED, "there is no tunnel here");
             return self.respond(&mut response, worker);
@@ -262,7 +262,7 @@ impl Call {
             Waits::Write => worker.rules.write,
             Waits::Head | Waits::Handler | Waits::Nothing => worker.rules.handler,
         };
-        (self.waits, self.due, self.intake.arrived) = (waits, worker.tick.saturating_add(after), 0);
+        (self.waits, self.due, self.intake.arrived) = (waits, worker.tick().saturating_add(after), 0);
     }
 
     /// Handles the passed deadline of the request.

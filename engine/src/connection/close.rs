@@ -145,7 +145,7 @@ impl Connection {
         // The deadline was set when the connection became idle. Without a deadline, it counts as the oldest.
         let since = transport.due(worker).saturating_sub(after);
         let since = if after == NEVER { 0 } else { since };
-        (worker.tick.saturating_sub(since) >= TICKS_A_SECOND).then_some(since)
+        (worker.tick().saturating_sub(since) >= TICKS_A_SECOND).then_some(since)
     }
 
     /// Closes an idle connection at once, because another client needs its place.

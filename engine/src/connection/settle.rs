@@ -64,7 +64,7 @@ impl Connection {
 
     /// Sets the deadline by which the peer must take some of the waiting bytes.
     pub(super) fn wait_to_write(&mut self, worker: &mut WorkerContext<impl Service>) {
-        let due = worker.tick.saturating_add(worker.rules.write);
+        let due = worker.tick().saturating_add(worker.rules.write);
         match &mut self.protocol {
             Protocol::Http1(http1) => {
                 self.transport.set_due(due, worker);

@@ -89,7 +89,7 @@ impl Connection {
                     self.opened_to(worker, out);
                 } else if heard.opened {
                     worker.shared.counters.handshakes.fetch_add(1, Ordering::Relaxed);
-                    let patience = if worker.draining { DRAIN_TICKS } else { worker.rules.head };
+                    let patience = if worker.draining() { DRAIN_TICKS } else { worker.rules.head };
                     self.transport.set_patience(patience, worker);
                     if tracing::enabled!(tracing::Level::DEBUG)
                         && let Some(tls) = &out.tls

@@ -402,12 +402,12 @@ impl Transport {
 
     /// Sets the deadline of what is waited for now to this number of ticks from now.
     pub(super) fn set_patience(&self, ticks: u32, worker: &mut WorkerContext<impl Service>) {
-        worker.deadlines.set(self.id.index, worker.tick, ticks);
+        worker.deadlines.set(self.id.index, worker.tick(), ticks);
     }
 
     /// Brings the deadline forward to this number of ticks from now, if it is later.
     pub(super) fn hurry(&self, ticks: u32, worker: &mut WorkerContext<impl Service>) {
-        self.set_due(worker.tick.saturating_add(ticks).min(self.due(worker)), worker);
+        self.set_due(worker.tick().saturating_add(ticks).min(self.due(worker)), worker);
     }
 
     /// Returns the deadline of what is waited for now.
@@ -425,7 +425,7 @@ impl Transport {
         self.phase = phase;
         let rules = &worker.rules;
         let after = match phase {
-            Phase::Head if worker.draining => rules.head.min(DRAIN_HEAD_TICKS),
+            Phase::Head if worker.draining() => rules.head.min(DRAIN_HEAD_TICKS),
             Phase::Proxy | Phase::Fresh | Phase::Head => rules.head,
             Phase::Idle => self.idle_ticks(worker),
             Phase::Body => rules.body,
@@ -436,7 +436,7 @@ impl Transport {
             Phase::Tunnel => rules.tunnel,
             Phase::Streams | Phase::Gone => return worker.deadlines.clear(self.id.index),
         };
-        worker.deadlines.set(self.id.index, worker.tick, after);
+        worker.deadlines.set(self.id.index, worker.tick(), after);
     }
 
     /// Returns the number of ticks to wait for the next request. During a shutdown it is small, because only a request that
@@ -444,7 +444,7 @@ impl Transport {
     #[inline]
     fn idle_ticks(&self, worker: &WorkerContext<impl Service>) -> u32 {
         match &self.link {
-            _ if worker.draining => DRAIN_TICKS,
+            _ if worker.draining() => DRAIN_TICKS,
             None => worker.rules.idle,
             Some(link) => link.idle.get(),
         }
@@ -454,7 +454,7 @@ impl Transport {
     /// idle.
     pub(super) fn tunnel_moved(&self, raw: &mut Raw, worker: &mut WorkerContext<impl Service>) {
         if self.phase == Phase::Tunnel && !raw.is_idle() {
-            self.set_tunnel_due(worker.tick.saturating_add(worker.rules.tunnel), raw, worker);
+            self.set_tunnel_due(worker.tick().saturating_add(worker.rules.tunnel), raw, worker);
         }
     }
 

@@ -54,10 +54,10 @@ impl Connection {
     /// parts, charges the time of `drive` as work of the connection. Over HTTP/2, `drive` itself does.
     fn drive_timed(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         let is_fed = self.protocol.http1().is_some_and(|http1| http1.is_tunnel() || http1.has_reader());
-        let begun = if is_fed { (worker.stopwatch)() } else { 0 };
+        let begun = if is_fed { (worker.stopwatch())() } else { 0 };
         self.drive(worker, head, out);
         if is_fed {
-            self.transport.work.spend_since(begun, worker.stopwatch);
+            self.transport.work.spend_since(begun, worker.stopwatch());
         }
         self.settle(worker, head, out);
     }
@@ -86,7 +86,7 @@ impl Transport {
     /// Returns true if a woken task must wait for a later turn, because the allowance is used up or an earlier turn has
     /// left work. If so, records that a task was woken.
     pub(super) fn is_late(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
-        self.work.begin(worker.turn, worker.allowance);
+        self.work.begin(worker.turn(), worker.allowance());
         let is_late = self.work.is_unfinished() || self.work.is_spent();
         if is_late {
             self.leave_unread(worker);

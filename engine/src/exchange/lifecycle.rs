@@ -26,7 +26,7 @@ pub(crate) trait Lifecycle: Carrier {
     fn begin(&mut self, length: Length, head: &mut Head, window: &[u8], worker: &mut WorkerContext<impl Service>) {
         worker.override_method(head, window);
         if worker.shared.config().access_log {
-            let now = worker.now;
+            let now = worker.now();
             let peer = self.caller().peer();
             self.make_exchange(worker).keep_log(LogLine::new(head, window, now, peer));
         }
@@ -232,7 +232,7 @@ pub(crate) trait Lifecycle: Carrier {
         }
         let Some(pending_request) = self.exchange().and_then(|exchange| exchange.take_pending()) else { return };
         let (head, window) = kept;
-        pending_request.answer(Box::new(Answer { head, window, body }), worker.now);
+        pending_request.answer(Box::new(Answer { head, window, body }), worker.now());
     }
 
     /// Receives bytes of the request's body for the handler, or drops them, and checks the body's limit. Returns how

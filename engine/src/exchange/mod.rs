@@ -226,10 +226,10 @@ impl Exchange {
     /// log.
     pub(crate) fn lose(&mut self, worker: &mut WorkerContext<impl Service>) {
         if self.outgoing.has_begun() {
-            self.log_ends(if worker.cuts { "the server has stopped" } else { "the connection ended" });
+            self.log_ends(if worker.cuts() { "the server has stopped" } else { "the connection ended" });
         } else if let Some(line) = self.take_log() {
             let is_received = !self.incoming.is_streaming() && !self.incoming.is_collecting();
-            line.lose(worker.cuts, is_received);
+            line.lose(worker.cuts(), is_received);
         }
         // Tasks of the handler may go on.
         if let Some(presence) = &self.presence {

@@ -193,7 +193,7 @@ impl<S: Service> Thread<S> {
         let clock = RealClock::start();
         let mut worker = WorkerContext::new(make, shared, context.clone());
         // No other connection waits for this thread, so the work needs no limit.
-        worker.allowance = u32::MAX;
+        worker.lift_allowance();
         worker.begin(clock.now());
         let connection = Connection::new(ID, socket.peer, false, &mut worker);
         let (head, queue) = (Head::default(), Queue::default());
@@ -218,7 +218,7 @@ impl<S: Service> Thread<S> {
             self.worker.begin_turn();
             self.worker.begin(self.clock.now());
             let unix = clock::unix_nanoseconds();
-            self.worker.context.unix_offset.set(unix.saturating_sub(self.worker.now.nanoseconds));
+            self.worker.context.unix_offset.set(unix.saturating_sub(self.worker.now().nanoseconds));
             self.worker.lines.refresh(unix / 1_000_000_000);
             self.run_tasks();
             self.work();
@@ -299,18 +299,18 @@ impl<S: Service> Thread<S> {
 
     fn expire(&mut self) {
         let mut expired = Vec::new();
-        self.worker.deadlines.expired(deadline::tick(self.worker.now), &mut expired);
+        self.worker.deadlines.expired(deadline::tick(self.worker.now()), &mut expired);
         if !expired.is_empty() {
             self.connection.expired(&mut self.worker, &mut self.head, &mut self.queue);
         }
         let shared = self.worker.shared.clone();
         if shared.aborting.load(Ordering::Acquire) {
-            self.worker.cuts = true;
+            self.worker.cut();
             if self.connection.cut(&mut self.worker, &mut self.queue) {
                 shared.counters.cut.fetch_add(1, Ordering::Relaxed);
             }
-        } else if shared.draining.load(Ordering::Acquire) && !self.worker.draining {
-            self.worker.draining = true;
+        } else if shared.draining.load(Ordering::Acquire) && !self.worker.draining() {
+            self.worker.drain();
             self.connection.drain(&mut self.worker, &mut self.queue);
         }
     }

@@ -34,23 +34,23 @@ pub(crate) struct WorkerContext<S> {
     pub(crate) rules: Rc<Rules>,
     /// The server's timeouts and limits.
     server_rules: Rc<Rules>,
-    pub(crate) now: Instant,
-    pub(crate) tick: u32,
+    pub(super) now: Instant,
+    pub(super) tick: u32,
     /// The number of the worker's current turn.
-    pub(crate) turn: u32,
+    pub(super) turn: u32,
     /// The work in nanoseconds that each connection may cause in one turn; see [`WORK_A_TURN`].
-    pub(crate) allowance: u32,
+    pub(super) allowance: u32,
     /// The rest of this turn's reserve; see [`RESERVE_A_TURN`].
     pub(crate) reserve: u32,
     /// Returns nanoseconds, to measure durations within a turn; see
     /// [`Driver::stopwatch`](highwire_io::Driver::stopwatch).
-    pub(crate) stopwatch: fn() -> u64,
+    pub(super) stopwatch: fn() -> u64,
     /// Connections that have used up their allowance and continue in a later turn.
     pub(crate) unfinished: VecDeque<SocketId>,
     pub(crate) share: Share,
-    pub(crate) draining: bool,
+    pub(super) draining: bool,
     /// True once the server no longer waits for its requests and cuts them.
-    pub(crate) cuts: bool,
+    pub(super) cuts: bool,
     /// The number of response bytes that wait for HTTP/2 windows, on all connections of the worker.
     pub(crate) stalled: Rc<Cell<usize>>,
     /// The number of bytes that HTTP/2 peers may send of bodies that are collected whole.
@@ -62,9 +62,9 @@ pub(crate) struct WorkerContext<S> {
     /// The value of `Strict-Transport-Security` in answers under TLS.
     pub(crate) hsts: Option<HeaderValue>,
     /// The number of requests that are not yet added to the server's counters.
-    pub(crate) requests: u64,
+    pub(super) requests: u64,
     /// The number of those requests that arrived on HTTP/2 streams.
-    pub(crate) streams: u64,
+    pub(super) streams: u64,
     /// See [`Remote::beat`](crate::runtime::remote::Remote).
     pub(crate) beat: Arc<AtomicU64>,
     calls: u32,
@@ -88,6 +88,70 @@ pub(crate) struct WorkerContext<S> {
 const HANDSHAKES_A_TURN: u32 = 8;
 
 impl<S: Service> WorkerContext<S> {
+    /// Returns the time of this turn.
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Returns the tick of this turn, in which deadlines count.
+    #[inline]
+    pub(crate) fn tick(&self) -> u32 {
+        self.tick
+    }
+
+    /// Returns the number of this turn.
+    #[inline]
+    pub(crate) fn turn(&self) -> u32 {
+        self.turn
+    }
+
+    /// Returns the work in nanoseconds that each connection may cause in one turn.
+    #[inline]
+    pub(crate) fn allowance(&self) -> u32 {
+        self.allowance
+    }
+
+    /// Returns true if the server is stopping, and finishes the requests in progress.
+    #[inline]
+    pub(crate) fn draining(&self) -> bool {
+        self.draining
+    }
+
+    /// Returns true once the server no longer waits for its requests and cuts them.
+    #[inline]
+    pub(crate) fn cuts(&self) -> bool {
+        self.cuts
+    }
+
+    /// Returns a function that returns nanoseconds, to measure durations within a turn.
+    #[inline]
+    pub(crate) fn stopwatch(&self) -> fn() -> u64 {
+        self.stopwatch
+    }
+
+    /// Counts a request. `is_stream` is true if it has come on a stream of HTTP/2.
+    #[inline]
+    pub(crate) fn count_request(&mut self, is_stream: bool) {
+        self.requests += 1;
+        self.streams += u64::from(is_stream);
+    }
+
+    /// Lets each connection cause any amount of work in a turn, because it has a thread of its own.
+    pub(crate) fn lift_allowance(&mut self) {
+        self.allowance = u32::MAX;
+    }
+
+    /// Begins to stop: the connections finish their requests.
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Cuts what is still in progress.
+    pub(crate) fn cut(&mut self) {
+        self.cuts = true;
+    }
+
     pub(crate) fn new(
         make: &impl MakeService<Service = S>,
         shared: Arc<Shared>,

@@ -39,11 +39,11 @@ impl Http1 {
             return;
         }
         if self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader()) {
-            let begun = (worker.stopwatch)();
+            let begun = (worker.stopwatch())();
             transport.work.spend(work::POLL);
             H1::new(self, transport, out).poll_answer(worker);
             self.pump(transport, worker, out);
-            transport.work.spend_since(begun, worker.stopwatch);
+            transport.work.spend_since(begun, worker.stopwatch());
         }
     }
 

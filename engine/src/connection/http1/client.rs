@@ -49,7 +49,7 @@ impl Http1 {
                 target: &request.target,
                 version,
                 length: request.content.length(),
-                keep_alive: !request.closes && !worker.draining,
+                keep_alive: !request.closes && !worker.draining(),
                 upgrade: request.upgrade.is_some() || is_connect,
             },
             &mut out.queue.output,
@@ -66,7 +66,7 @@ impl Http1 {
         if let Err(error) = sent {
             return pending_request.fail(Failure::Invalid(error));
         }
-        let content = pending_request.begin(worker.context.inbox.waker(transport.task().number()), worker.now);
+        let content = pending_request.begin(worker.context.inbox.waker(transport.task().number()), worker.now());
         let mut exchange = Exchange::boxed();
         exchange.ask(pending_request);
         self.exchange = Some(exchange);
@@ -87,7 +87,7 @@ impl Http1 {
             return self.abort(transport, worker, out);
         }
         H1::new(self, transport, out).data(&[], worker);
-        transport.wait_until(Phase::Body, worker.tick.saturating_add(REST_TICKS), worker);
+        transport.wait_until(Phase::Body, worker.tick().saturating_add(REST_TICKS), worker);
     }
 
     /// Handles the head of a response. Returns how many bytes behind it were used as the body.
@@ -110,7 +110,7 @@ impl Http1 {
         transport.restart();
         if head.upgrade {
             let raw = Raw::new(worker.context.inbox.waker(transport.task().number()));
-            self.exchange().accept_tunnel(Tunnel::new(raw), head, seen, worker.now);
+            self.exchange().accept_tunnel(Tunnel::new(raw), head, seen, worker.now());
             self.become_tunnel(transport);
             if let Some(link) = &transport.link {
                 link.close();
@@ -233,7 +233,7 @@ impl Http1 {
             if transport.blocked() && is_idle {
                 return self.wait_for(transport, Phase::Write, worker);
             }
-            let is_over = transport.link.as_ref().is_some_and(|link| link.is_over(worker.draining));
+            let is_over = transport.link.as_ref().is_some_and(|link| link.is_over(worker.draining()));
             if !is_idle || transport.ended() || is_over {
                 return self.finish(transport, worker, out);
             }

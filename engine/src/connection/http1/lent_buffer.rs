@@ -154,7 +154,7 @@ impl Http1 {
         if std::mem::take(&mut self.lent_buffer) == LentBuffer::Piece {
             return Some(buffer);
         }
-        transport.work.begin(worker.turn, worker.allowance);
+        transport.work.begin(worker.turn(), worker.allowance());
         transport.work.spend(work::CHUNK + work::bytes(count));
         self.http.pass_body(count as u64);
         H1::new(self, transport, out).received_into(buffer, count, worker);

@@ -129,15 +129,16 @@ impl Http1 {
         // True if body bytes were received since the last call of `body_fed`, which polls the handler once for many
         // parts.
         let mut fed = false;
-        transport.work.begin(worker.turn, worker.allowance);
-        let mut timing = Timing::new(window.len(), &transport.work, worker.stopwatch);
+        transport.work.begin(worker.turn(), worker.allowance());
+        let mut timing = Timing::new(window.len(), &transport.work, worker.stopwatch());
         if self.http.theirs() == h1::state::State::SendsBody {
-            self.http.set_second(worker.tick / TICKS_A_SECOND);
+            self.http.set_second(worker.tick() / TICKS_A_SECOND);
         }
         while self.may_read(transport) {
             let rest = &window[at..];
             let is_due = !rest.is_empty() || self.http.end_is_due();
-            if timing.event(&mut transport.work, &mut worker.reserve, is_due, worker.stopwatch) {
+            let stopwatch = worker.stopwatch();
+            if timing.event(&mut transport.work, &mut worker.reserve, is_due, stopwatch) {
                 transport.leave_unread(worker);
                 break;
             }
@@ -224,7 +225,7 @@ impl Http1 {
                 }
             }
         }
-        timing.end(&mut transport.work, worker.stopwatch);
+        timing.end(&mut transport.work, worker.stopwatch());
         if fed && !transport.is_ending() {
             self.body_fed(transport, worker, out);
         }
@@ -257,7 +258,7 @@ impl Http1 {
     ) -> usize {
         let Parsed { head, seen, behind } = parsed;
         transport.count_request();
-        worker.requests += 1;
+        worker.count_request(false);
         self.intake = Intake::default();
         // The previous exchange may have ended in this turn.
         self.recycle_exchange();
@@ -274,7 +275,7 @@ impl Http1 {
         }
         let config = worker.shared.config();
         let last = config.limits.requests_a_connection;
-        if worker.draining || (last != 0 && transport.served() >= last) {
+        if worker.draining() || (last != 0 && transport.served() >= last) {
             self.http.close_after();
         }
         let mut exchange = H1::new(self, transport, out).with_behind(behind);

@@ -179,8 +179,8 @@ impl Http1 {
     pub(in crate::connection) fn ring(&self, transport: &Transport, worker: &mut WorkerContext<impl Service>) -> bool {
         let Some(tunnel) = &self.tunnel else { return false };
         let mut raw = tunnel.raw.borrow_mut();
-        raw.ring(worker.tick);
-        let is_early = raw.due > worker.tick;
+        raw.ring(worker.tick());
+        let is_early = raw.due > worker.tick();
         if is_early {
             transport.set_tunnel_due(raw.due, &mut raw, worker);
         }

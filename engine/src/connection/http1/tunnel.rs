@@ -35,7 +35,7 @@ impl Http1 {
             return self.broken_answer(transport, error, worker, out);
         }
         let raw = Raw::new(worker.context.inbox.waker(transport.task().number()));
-        let is_draining = worker.draining;
+        let is_draining = worker.draining();
         match self.exchange().start_tunnel(raw, switch, is_draining) {
             Ok(()) => {
                 self.become_tunnel(transport);
@@ -83,10 +83,10 @@ impl Http1 {
         }
         transport.work.spend(work::POLL + work::bytes(bytes.len()));
         // A few bytes cause little work, so that reading the clock would be a large part of it.
-        let begun = (bytes.len() >= TIMED_BYTES).then(worker.stopwatch);
+        let begun = (bytes.len() >= TIMED_BYTES).then(worker.stopwatch());
         self.drive_tunnel(transport, worker, out);
         if let Some(begun) = begun {
-            transport.work.spend_since(begun, worker.stopwatch);
+            transport.work.spend_since(begun, worker.stopwatch());
         }
     }
 
@@ -116,20 +116,20 @@ impl Http1 {
         if !transport.blocked() {
             if raw.has_outgoing() {
                 transport.send_written(&mut raw, worker, out);
-            } else if !raw.is_in_arena(worker.turn) {
+            } else if !raw.is_in_arena(worker.turn()) {
                 raw.mark_flushed();
             }
             if raw.wants_flush && !transport.blocked() {
                 // The driver does not report a complete send, so the connection's task is woken after the driver's turn
                 // to check.
-                worker.context.wake_at(worker.now, worker.context.inbox.waker(number));
+                worker.context.wake_at(worker.now(), worker.context.inbox.waker(number));
             }
         }
         raw.paused = raw.held() >= RAW_BYTES;
         // The task may have set an alarm.
         transport.set_tunnel_due(raw.due, &mut raw, worker);
         let (is_written, is_finished) = (raw.is_written() && !raw.has_outgoing(), raw.is_finished());
-        let (is_in_arena, is_cut) = (raw.is_in_arena(worker.turn), raw.is_cut(worker.turn));
+        let (is_in_arena, is_cut) = (raw.is_in_arena(worker.turn()), raw.is_cut(worker.turn()));
         drop(raw);
         if !self.recharge(transport, worker) {
             return self.abort(transport, worker, out);
@@ -167,7 +167,7 @@ impl Http1 {
             return self.finish(transport, worker, out);
         };
         worker.count_cut();
-        let due = worker.tick.saturating_add(TICKS_A_SECOND);
+        let due = worker.tick().saturating_add(TICKS_A_SECOND);
         transport.keep(Phase::Tunnel);
         transport.set_tunnel_due(due, &mut tunnel.raw.borrow_mut(), worker);
         self.drive_tunnel(transport, worker, out);
@@ -190,7 +190,7 @@ impl Transport {
                 self.block();
             }
         }
-        if raw.count_copied(copied, worker.turn) > RAW_BYTES && !self.blocked() {
+        if raw.count_copied(copied, worker.turn()) > RAW_BYTES && !self.blocked() {
             // These are enough bytes for one turn. Later writes wait until the driver reports that the kernel has these
             // bytes.
             unsent += out.flush_and_hear(self.id());

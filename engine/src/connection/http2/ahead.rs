@@ -76,7 +76,7 @@ impl Http2 {
         bytes: usize,
         worker: &WorkerContext<impl Service>,
     ) {
-        let now = worker.now.nanoseconds;
+        let now = worker.now().nanoseconds;
         if let Some(before) = self.burst.count(bytes, now) {
             self.has_waited |= has_filled(before, self.http.connection_window());
         }
@@ -96,7 +96,7 @@ impl Http2 {
         worker: &WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        let now = worker.now.nanoseconds;
+        let now = worker.now().nanoseconds;
         self.burst.last = now;
         let connection_waited = std::mem::take(&mut self.has_waited);
         let Some(active) = self.get(stream) else { return };

@@ -32,7 +32,7 @@ impl Transport {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        let begun = (worker.stopwatch)();
+        let begun = (worker.stopwatch())();
         while http2.room(usize::MAX) > 0 && !self.is_ending() {
             // A request for another protocol waits until the server's settings tell whether it takes any.
             let is_known = http2.http.knows_peer();
@@ -40,7 +40,7 @@ impl Transport {
             let Some(pending_request) = link.next_if(may_begin) else { break };
             self.begin_request_http2(http2, pending_request, worker, out);
         }
-        self.work.spend_since(begun, worker.stopwatch);
+        self.work.spend_since(begun, worker.stopwatch());
     }
 }
 
@@ -87,14 +87,14 @@ impl Http2 {
     pub(in crate::connection) fn doubt(&mut self, worker: &WorkerContext<impl Service>, out: &mut Out<'_>) {
         if self.pinged.is_none() {
             self.http.send_ping(&mut out.queue.output);
-            self.pinged = Some(worker.tick.saturating_add(PING_TICKS));
+            self.pinged = Some(worker.tick().saturating_add(PING_TICKS));
         }
     }
 
     /// Asks a server that has sent nothing for a time, because a request is given up. Others on the connection have the time
     /// that a silent server has otherwise.
     fn doubt_early(&mut self, worker: &WorkerContext<impl Service>, out: &mut Out<'_>) {
-        if self.pinged.is_some() || worker.tick.saturating_sub(self.heard) < DOUBT_TICKS {
+        if self.pinged.is_some() || worker.tick().saturating_sub(self.heard) < DOUBT_TICKS {
             return;
         }
         self.doubt(worker, out);
@@ -115,7 +115,7 @@ impl Active {
     /// Sets the deadline for what the server must send next: the response's head, or more of its body.
     pub(in crate::connection) fn wait_for_response(&mut self, worker: &WorkerContext<impl Service>, arrived: u64) {
         if self.exchange.pending_request().is_some() {
-            (self.due, self.waits) = (worker.tick.saturating_add(worker.rules.head), Waits::Head);
+            (self.due, self.waits) = (worker.tick().saturating_add(worker.rules.head), Waits::Head);
         } else {
             self.waits = Waits::Body;
             self.judge_from_now(worker, arrived);
@@ -174,9 +174,10 @@ impl Transport {
         http2.idle_since = None;
         if http2.http.open_streams() == 1 {
             // The silence before this request does not count.
-            http2.heard = worker.tick;
+            http2.heard = worker.tick();
         }
-        let content = pending_request.begin(worker.context.inbox.waker(self.stream_task(stream).number()), worker.now);
+        let content =
+            pending_request.begin(worker.context.inbox.waker(self.stream_task(stream).number()), worker.now());
         let arrived = http2.arrived;
         let active = http2.active(stream, worker);
         active.is_asked = true;
@@ -236,7 +237,7 @@ impl Transport {
         let Some(active) = http2.get(stream) else { return };
         let tunnel = Tunnel::new(Raw::new(worker.context.inbox.waker(self.stream_task(stream).number())));
         active.exchange.outgoing.stream(written(tunnel.raw.clone()));
-        active.exchange.accept_tunnel(tunnel, head, window, worker.now);
+        active.exchange.accept_tunnel(tunnel, head, window, worker.now());
         (active.due, active.waits) = (active.body_due(worker), Waits::Handler);
         http2.schedule(stream);
         self.pump_http2(http2, worker, out);

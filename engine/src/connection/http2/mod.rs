@@ -52,7 +52,7 @@ impl Connection {
         if !self.recharge(worker) {
             return self.abort(worker, out);
         }
-        if worker.draining && role == Role::Server {
+        if worker.draining() && role == Role::Server {
             self.drain_http2(worker, out);
         }
     }
@@ -86,15 +86,16 @@ impl Transport {
         let rules = worker.rules.clone();
         let limits = &rules.parser;
         let (mut at, mut has_opened) = (0, false);
-        http2.http.set_second(worker.tick / TICKS_A_SECOND);
+        http2.http.set_second(worker.tick() / TICKS_A_SECOND);
         if self.link.is_some() && !window.is_empty() {
-            (http2.heard, http2.pinged) = (worker.tick, None);
+            (http2.heard, http2.pinged) = (worker.tick(), None);
         }
-        self.work.begin(worker.turn, worker.allowance);
-        let mut timing = Timing::new(window.len(), &self.work, worker.stopwatch);
+        self.work.begin(worker.turn(), worker.allowance());
+        let mut timing = Timing::new(window.len(), &self.work, worker.stopwatch());
         while !self.is_held_up() && !self.is_ending() {
             let is_due = at < window.len() || http2.http.end_is_due();
-            if timing.event(&mut self.work, &mut worker.reserve, is_due, worker.stopwatch) {
+            let stopwatch = worker.stopwatch();
+            if timing.event(&mut self.work, &mut worker.reserve, is_due, stopwatch) {
                 self.leave_unread(worker);
                 break;
             }
@@ -169,7 +170,7 @@ impl Transport {
                 self.send_and_hear(worker, out);
             }
         }
-        timing.end(&mut self.work, worker.stopwatch);
+        timing.end(&mut self.work, worker.stopwatch());
         fields.clear();
         worker.fields = fields;
         self.tell_fed(http2, worker, out);
@@ -208,7 +209,7 @@ impl Transport {
             return http2.http.reset(stream, h2::Code::Refused, &mut out.queue.output);
         }
         self.count_request();
-        (worker.requests, worker.streams) = (worker.requests + 1, worker.streams + 1);
+        worker.count_request(true);
         let config = worker.shared.config();
         let last = config.limits.requests_a_connection;
         if last != 0 && self.served() >= last {
@@ -233,9 +234,9 @@ impl Transport {
             return http2.http.used(stream, data.len(), &mut out.queue.output);
         };
         if active.exchange.tunnel().is_some() {
-            let begun = (worker.stopwatch)();
+            let begun = (worker.stopwatch())();
             self.data_tunnel(http2, stream, data, worker, out);
-            return self.work.spend_since(begun, worker.stopwatch);
+            return self.work.spend_since(begun, worker.stopwatch());
         }
         let body_use = active.exchange.incoming.body_use();
         active.given += if body_use == BodyUse::None { 0 } else { data.len() };
@@ -253,7 +254,7 @@ impl Transport {
         if http2.fed.is_empty() {
             return;
         }
-        let begun = (worker.stopwatch)();
+        let begun = (worker.stopwatch())();
         for stream in std::mem::take(&mut http2.fed) {
             if self.is_ending() {
                 return;
@@ -265,7 +266,7 @@ impl Transport {
                 exchange.poll_answer(worker);
             }
         }
-        self.work.spend_since(begun, worker.stopwatch);
+        self.work.spend_since(begun, worker.stopwatch());
     }
 
     /// Lets the peer send as many more bytes as the handler or the tunnel's task has taken, if fewer than
@@ -308,7 +309,7 @@ impl Transport {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        let handler_due = worker.tick.saturating_add(worker.rules.handler);
+        let handler_due = worker.tick().saturating_add(worker.rules.handler);
         http2.end_ahead(stream);
         let Some(active) = http2.get(stream) else { return };
         if active.drops {

@@ -83,7 +83,7 @@ impl Transport {
                     active.exchange.count_sent(sent);
                 }
                 if sent < bytes.len() {
-                    let (write_due, all) = (worker.tick.saturating_add(worker.rules.write), http2.sent);
+                    let (write_due, all) = (worker.tick().saturating_add(worker.rules.write), http2.sent);
                     let active = http2.active(stream, worker);
                     (active.due, active.waits, active.sent_before) = (write_due, Waits::Write, all);
                     // The whole body stays in memory until its last byte is sent.
@@ -97,7 +97,7 @@ impl Transport {
                 }
             }
             Content::Stream(streamed) => {
-                let write_due = worker.tick.saturating_add(worker.rules.write);
+                let write_due = worker.tick().saturating_add(worker.rules.write);
                 let all = http2.sent;
                 let active = http2.active(stream, worker);
                 active.exchange.outgoing.stream(streamed);
@@ -154,7 +154,7 @@ impl Transport {
             let active = http2.active(stream, worker);
             // After a tunnel the peer gets the linger timeout, as after the last answer of a connection.
             let is_tunnel = active.exchange.tunnel().is_some();
-            let due = worker.tick.saturating_add(if is_tunnel { worker.rules.linger } else { worker.rules.body });
+            let due = worker.tick().saturating_add(if is_tunnel { worker.rules.linger } else { worker.rules.body });
             if active.intake.bytes > most {
                 // More than the limit has been received already.
                 http2.http.reset(stream, Code::NoError, &mut out.queue.output);
@@ -241,14 +241,15 @@ impl Transport {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        self.work.begin(worker.turn, worker.allowance);
-        let mut timing = Timing::of_tasks(&self.work, worker.stopwatch);
+        self.work.begin(worker.turn(), worker.allowance());
+        let mut timing = Timing::of_tasks(&self.work, worker.stopwatch());
         let mut has_driven = false;
         for place in first..http2.active.len() {
             if http2.active.get(place).is_none_or(Option::is_none) {
                 continue;
             }
-            if timing.event(&mut self.work, &mut worker.reserve, has_driven, worker.stopwatch) {
+            let stopwatch = worker.stopwatch();
+            if timing.event(&mut self.work, &mut worker.reserve, has_driven, stopwatch) {
                 http2.undriven = Some(place);
                 break;
             }
@@ -258,7 +259,7 @@ impl Transport {
                 break;
             }
         }
-        timing.end(&mut self.work, worker.stopwatch);
+        timing.end(&mut self.work, worker.stopwatch());
         if http2.undriven.is_some() || http2.has_late_wakes {
             self.leave_unread(worker);
             self.work.leave_woken();
@@ -335,9 +336,9 @@ impl Connection {
         out: &mut Out<'_>,
     ) {
         self.drive_due_streams(worker, head, out);
-        let begun = (worker.stopwatch)();
+        let begun = (worker.stopwatch())();
         self.driven(worker, head, out);
-        self.transport.work.spend_since(begun, worker.stopwatch);
+        self.transport.work.spend_since(begun, worker.stopwatch());
     }
 
     fn drive_due_streams(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
@@ -383,11 +384,11 @@ impl Connection {
                 http2.has_late_wakes = true;
                 return;
             }
-            let begun = (worker.stopwatch)();
+            let begun = (worker.stopwatch())();
             transport.work.spend(POLL);
             transport.drive_stream(http2, place, worker, out);
             connection.driven(worker, head, out);
-            connection.transport.work.spend_since(begun, worker.stopwatch);
+            connection.transport.work.spend_since(begun, worker.stopwatch());
         });
     }
 

@@ -50,7 +50,7 @@ impl Connection {
         http2.http.dropped(owed, &mut out.queue.output);
         let is_quiet = http2.http.open_streams() == 0;
         let is_done = self.transport.link.as_ref().is_some_and(|link| {
-            link.is_over(worker.draining) || (link.is_quiet() && http2.http.peer_goes_away().is_some())
+            link.is_over(worker.draining()) || (link.is_quiet() && http2.http.peer_goes_away().is_some())
         });
         if is_quiet && !waits_to_be_read && (self.transport.ended() || http2.http.is_gone() || is_done) {
             return self.finish(worker, out);
@@ -65,7 +65,7 @@ impl Connection {
             !http2.http.knows_peer() && self.transport.link.as_ref().is_some_and(|link| !link.is_quiet());
         let is_client = self.transport.link.is_some();
         let due = http2.due().into_iter().chain(http2.silence_due().filter(|_| is_client)).min();
-        let idle_due = http2.idle_since.unwrap_or(worker.tick).saturating_add(worker.rules.idle);
+        let idle_due = http2.idle_since.unwrap_or(worker.tick()).saturating_add(worker.rules.idle);
         if self.transport.blocked() && out.waiting() > 0 {
             self.sent_away(out.waiting(), worker, out);
         }
@@ -82,7 +82,7 @@ impl Connection {
         } else if awaits_settings
             || (!self.transport.unread.is_empty()
                 && !self.transport.work.is_unfinished()
-                && (self.transport.phase() == Phase::Head || idle_due > worker.tick))
+                && (self.transport.phase() == Phase::Head || idle_due > worker.tick()))
         {
             self.wait_for(Phase::Head, worker);
         } else {
@@ -136,7 +136,7 @@ impl Connection {
         out: &mut Out<'_>,
     ) {
         let phase = self.transport.expire();
-        let may_write = self.protocol.http2().is_some_and(|http2| http2.write_due > worker.tick);
+        let may_write = self.protocol.http2().is_some_and(|http2| http2.write_due > worker.tick());
         match phase {
             Phase::Write if !may_write => {
                 worker.count_cut();
@@ -147,11 +147,11 @@ impl Connection {
                 let Connection { transport, protocol: Protocol::Http2(http2) } = &mut *self else { return };
                 // The write deadline stays.
                 transport.keep(phase);
-                if http2.goes_at.take_if(|at| *at <= worker.tick).is_some() {
+                if http2.goes_at.take_if(|at| *at <= worker.tick()).is_some() {
                     // The second GOAWAY names the last stream that is served.
                     http2.http.go_away(&mut out.queue.output);
                 }
-                if transport.link.is_some() && http2.silence_due().is_some_and(|due| due <= worker.tick) {
+                if transport.link.is_some() && http2.silence_due().is_some_and(|due| due <= worker.tick()) {
                     if http2.pinged.is_some() {
                         tracing::debug!(peer = %transport.peer(), "a server does not answer PING; its connection ends");
                         self.fail_client(Failure::Lost);
@@ -190,7 +190,7 @@ impl Connection {
     pub(in crate::connection) fn drain_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let Some(http2) = self.protocol.http2_mut().filter(|http2| http2.goes_at.is_none()) else { return };
         http2.http.go_away(&mut out.queue.output);
-        http2.goes_at = Some(worker.tick.saturating_add(crate::connection::phase::DRAIN_TICKS));
+        http2.goes_at = Some(worker.tick().saturating_add(crate::connection::phase::DRAIN_TICKS));
         http2.active.iter().flatten().for_each(|active| active.drain());
     }
 }
@@ -203,9 +203,9 @@ impl Transport {
         for place in 0..http2.active.len() {
             let Some(Some(active)) = http2.active.get_mut(place) else { continue };
             if let Some(tunnel) = active.exchange.tunnel() {
-                tunnel.raw.borrow_mut().ring(worker.tick);
+                tunnel.raw.borrow_mut().ring(worker.tick());
             }
-            if active.due > worker.tick || !active.is_judged(self.blocked()) {
+            if active.due > worker.tick() || !active.is_judged(self.blocked()) {
                 continue;
             }
             let (stream, waits) = (active.stream, active.waits);
@@ -229,7 +229,7 @@ impl Transport {
                     handler => handler.saturating_sub(worker.rules.body),
                 };
                 if let Some(active) = http2.get(stream) {
-                    (active.due, active.waits) = (worker.tick.saturating_add(left), Waits::Handler);
+                    (active.due, active.waits) = (worker.tick().saturating_add(left), Waits::Handler);
                 }
                 continue;
             }
@@ -266,7 +266,7 @@ impl Http2 {
         if !waits || !is_open || all - active.sent_before < worker.rules.least_taken {
             return false;
         }
-        (active.due, active.sent_before) = (worker.tick.saturating_add(worker.rules.write), all);
+        (active.due, active.sent_before) = (worker.tick().saturating_add(worker.rules.write), all);
         true
     }
 }
@@ -279,7 +279,7 @@ impl Active {
         self.taken += bytes as u64;
         if self.waits != Waits::Write || self.taken >= worker.rules.least_taken {
             (self.taken, self.sent_before) = (0, all);
-            (self.due, self.waits) = (worker.tick.saturating_add(worker.rules.write), Waits::Write);
+            (self.due, self.waits) = (worker.tick().saturating_add(worker.rules.write), Waits::Write);
         }
     }
 
@@ -287,7 +287,7 @@ impl Active {
     /// [`Http2::arrived`].
     pub(in crate::connection) fn judge_from_now(&mut self, worker: &WorkerContext<impl Service>, all: u64) {
         (self.intake.arrived, self.arrived_before) = (0, all);
-        self.due = worker.tick.saturating_add(worker.rules.body);
+        self.due = worker.tick().saturating_add(worker.rules.body);
     }
 
     /// Returns true if the body had at least the least rate in the last period, and starts a new period. Because the

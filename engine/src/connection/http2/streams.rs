@@ -320,7 +320,7 @@ impl Http2 {
         let active = slot.get_or_insert_with(|| {
             let mut active = FreeList::take(&SPARE);
             active.stream = stream;
-            active.due = worker.tick.saturating_add(worker.rules.handler);
+            active.due = worker.tick().saturating_add(worker.rules.handler);
             active
         });
         if !std::mem::replace(&mut active.stale, true) {
@@ -362,7 +362,7 @@ impl Http2 {
     /// Begins the idle time, unless it has begun before.
     pub(super) fn is_idle_from_now(&mut self, worker: &WorkerContext<impl Service>) {
         if self.idle_since.is_none() {
-            self.idle_since = Some(worker.tick);
+            self.idle_since = Some(worker.tick());
             self.idle_window = self.http.window();
         }
     }
@@ -385,17 +385,17 @@ impl Http2 {
     /// wait for a body or a window are extended by the time for which it was blocked.
     pub(in crate::connection) fn note_blocked(&mut self, is_blocked: bool, worker: &WorkerContext<impl Service>) {
         match (self.blocked_at, is_blocked) {
-            (None, true) => self.blocked_at = Some(worker.tick),
+            (None, true) => self.blocked_at = Some(worker.tick()),
             (Some(since), false) => {
                 self.blocked_at = None;
                 // If the last request ended after the socket was blocked, or at most a tick before (the driver reports
                 // the block a little late), the peer was taking the last answer until now. Then the idle time begins
                 // now.
                 let is_answer = |idle_since: &u32| *idle_since >= since.saturating_sub(1);
-                self.idle_since = self.idle_since.map(|at| if is_answer(&at) { worker.tick } else { at });
-                let blocked = worker.tick.saturating_sub(since);
-                let write_due = worker.tick.saturating_add(worker.rules.write);
-                let body_due = worker.tick.saturating_add(worker.rules.body);
+                self.idle_since = self.idle_since.map(|at| if is_answer(&at) { worker.tick() } else { at });
+                let blocked = worker.tick().saturating_sub(since);
+                let write_due = worker.tick().saturating_add(worker.rules.write);
+                let body_due = worker.tick().saturating_add(worker.rules.body);
                 for active in self.active.iter_mut().flatten() {
                     match active.waits {
                         // The new deadline is at most a full timeout from now, because the old one may have been set

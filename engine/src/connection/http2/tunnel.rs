@@ -82,7 +82,7 @@ impl Transport {
             }
             return active.exchange.decline_tunnel();
         };
-        match active.exchange.start_proposed(*switch, worker.draining) {
+        match active.exchange.start_proposed(*switch, worker.draining()) {
             Ok(raw) => {
                 response.content = Content::Stream(written(raw));
                 // HTTP/2 uses 200 in place of HTTP/1's 101 (RFC 8441 section 4).
@@ -152,7 +152,7 @@ impl Transport {
         }
         let raw = tunnel.raw.borrow();
         let has_something = raw.has_outgoing() || raw.is_written() || !raw.flushed;
-        let (is_finished, is_cut) = (raw.is_finished(), raw.is_cut(worker.turn));
+        let (is_finished, is_cut) = (raw.is_finished(), raw.is_cut(worker.turn()));
         drop(raw);
         if is_cut && active.pending.is_empty() && active.is_answered() {
             http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
@@ -190,7 +190,7 @@ impl Transport {
             http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
             return http2.forget(stream, worker);
         }
-        active.due = worker.tick.saturating_add(TICKS_A_SECOND);
+        active.due = worker.tick().saturating_add(TICKS_A_SECOND);
         worker.count_cut();
         self.poll_tunnel(http2, stream, worker, out);
         self.pump_http2(http2, worker, out);
@@ -219,7 +219,7 @@ impl Active {
             Some(_) => worker.rules.tunnel,
             None => worker.rules.handler,
         };
-        worker.tick.saturating_add(after)
+        worker.tick().saturating_add(after)
     }
 
     /// Restarts the timeout of a tunnel after bytes were received, unless the stream waits for the peer to take bytes.
