@@ -59,7 +59,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
         &["highwire_topics", "highwire_websocket_subscribe", "highwire_websocket_unsubscribe"],
     ),
     ("Calls to other servers", &["highwire_client", "highwire_call", "highwire_reply"]),
-    ("A server inside a loop of the program", &["highwire_loop"]),
+    ("A server in the program's own event loop", &["highwire_loop"]),
     (
         "The process: log and memory",
         &["highwire_set_log", "highwire_log", "highwire_set_allocator", "highwire_allocator"],

@@ -22,7 +22,7 @@
 //   9. WebSockets
 //   10. Topics: messages to many WebSockets
 //   11. Calls to other servers
-//   12. A server inside a loop of the program
+//   12. A server in the program's own event loop
 //   13. The process: log and memory
 
 #ifdef __cplusplus
@@ -123,7 +123,7 @@ typedef struct highwire_server {
     uint64_t id;
 } highwire_server;
 
-// A server inside a loop of the program. It belongs to the thread that made it.
+// A server that the program's own event loop drives. It belongs to the thread that made it.
 typedef struct highwire_loop {
     // Its number; 0 is none.
     uint64_t id;
@@ -492,8 +492,8 @@ enum highwire_result highwire_request_param_int(struct highwire_request request,
                                                 const char *name,
                                                 int64_t *out);
 
-// Gives the decoded value of the first parameter of that name in the query, or `HIGHWIRE_NOT_FOUND`, also if the
-// value is not UTF-8. A name without a value has an empty one.
+// Writes the decoded value of the first query parameter of that name to `out`. Returns `HIGHWIRE_NOT_FOUND` if there is none, or
+// if its value is not UTF-8. A name without a value has an empty one.
 enum highwire_result highwire_request_query_param(struct highwire_request request,
                                                   const char *name,
                                                   struct highwire_string *out);
@@ -943,7 +943,7 @@ enum highwire_result highwire_call_websocket(struct highwire_call call,
                                              void *data,
                                              struct highwire_websocket *out);
 
-// ---- 12. A server inside a loop of the program ----------------------------------------------------------------------
+// ---- 12. A server in the program's own event loop -------------------------------------------------------------------
 
 // Runs the server inside a loop of this thread, with one worker. `engine` is 0 for io_uring or else epoll, 1 for io_uring, 2
 // for epoll. The server's handle then only gives its addresses and frees it.

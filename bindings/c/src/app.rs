@@ -225,7 +225,7 @@ pub(crate) fn handler(
 /// server has ended. GET also answers HEAD.
 ///
 /// # Safety
-/// `method` and `path` must be NULL or end with a NUL; `handler` must be a function of its type.
+/// `method` and `path` must be NULL or end with a NUL; `handler` must be a function with the signature of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn highwire_app_route(
     app: highwire_app,
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn highwire_app_route(
 /// Sets the handler of requests for which there is no route. Without it they get 404.
 ///
 /// # Safety
-/// `handler` must be a function of its type.
+/// `handler` must be a function with the signature of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn highwire_app_fallback(
     app: highwire_app,

@@ -252,7 +252,7 @@ pub extern "C" fn highwire_call_timeout(call: highwire_call, milliseconds: u64) 
 /// [`highwire_call_send`]. If the program cannot take parts as fast as they come, see [`highwire_call_pause`].
 ///
 /// # Safety
-/// `callback` must be a function of its type.
+/// `callback` must be a function with the signature of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn highwire_call_on_part(
     call: highwire_call,
@@ -472,7 +472,7 @@ pub(crate) fn take_websocket(handle: highwire_call) -> Result<(Place, Connect), 
 /// freed, unless it was sent before.
 ///
 /// # Safety
-/// `callback` must be a function of its type.
+/// `callback` must be a function with the signature of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn highwire_call_send(
     call: highwire_call,

@@ -1,4 +1,4 @@
-//! A server inside a loop of the program: one descriptor to wait for, and a turn.
+//! A server that the program's own event loop drives: one descriptor to wait for, and a turn.
 
 use crate::handles::kind_bits;
 use crate::result::{
@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A server inside a loop of the program. It belongs to the thread that made it.
+/// A server that the program's own event loop drives. It belongs to the thread that made it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct highwire_loop {

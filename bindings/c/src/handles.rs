@@ -81,7 +81,7 @@ impl<H: Handle, T> Table<H, T> {
             let mut slots = self.lock();
             let place = slots.slots.get_mut(slot).filter(|place| place.0 == generation)?;
             let object = place.1.take()?;
-            // A slot without further generations stays empty, so that no handle names two objects.
+            // A slot whose generations are used up stays empty, so that no handle names two objects.
             if place.0 < LAST_GENERATION {
                 place.0 += 1;
                 slots.free.push(slot as u32);

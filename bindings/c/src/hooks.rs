@@ -32,7 +32,7 @@ pub type highwire_request_data_callback = Option<unsafe extern "C" fn(value: *mu
 /// worker's thread at the same time.
 ///
 /// # Safety
-/// `hook` must be a function of its type.
+/// `hook` must be a function with the signature of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn highwire_app_on_request(
     app: highwire_app,
@@ -64,7 +64,7 @@ impl Middleware for OnRequest {
 /// the answer is compressed.
 ///
 /// # Safety
-/// `hook` must be a function of its type.
+/// `hook` must be a function with the signature of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn highwire_app_on_response(
     app: highwire_app,
@@ -110,7 +110,7 @@ impl Middleware for OnResponse {
 /// long, time limits. Without it they are short texts.
 ///
 /// # Safety
-/// `hook` must be a function of its type.
+/// `hook` must be a function with the signature of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn highwire_app_on_error(
     app: highwire_app,

@@ -178,7 +178,7 @@ pub extern "C" fn http_request_free_buffer(request: *mut http_request_s) {
 /// the chunk is empty. A body that is not streamed is one chunk.
 ///
 /// # Safety
-/// The callback must be a function of its type.
+/// The callback must be a function with the signature of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn http_request_read_chunk(request: *mut http_request_s, callback: RequestCallback) {
     let Some(callback) = callback else { return };

@@ -80,7 +80,7 @@ impl Subscriber for Lines {
 /// servers: a server that is starting would wait for itself.
 ///
 /// # Safety
-/// `callback` must be a function of its type.
+/// `callback` must be a function with the signature of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn highwire_set_log(
     level: i32,

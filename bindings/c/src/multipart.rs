@@ -57,7 +57,7 @@ pub type highwire_field_callback = Option<
 /// gets no field, or when it ends the call.
 ///
 /// # Safety
-/// `callback` must be a function of its type.
+/// `callback` must be a function with the signature of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn highwire_request_multipart(
     request: highwire_request,

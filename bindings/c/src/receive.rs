@@ -103,7 +103,7 @@ pub(crate) fn forget(handle: highwire_request) {
 /// rest of the body can then be read until the stream has ended.
 ///
 /// # Safety
-/// `callback` must be a function of its type.
+/// `callback` must be a function with the signature of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn highwire_request_read(
     request: highwire_request,

@@ -55,8 +55,8 @@ pub unsafe extern "C" fn highwire_request_param_int(
     unsafe { give_number(request, name, out, highwire_request_param) }
 }
 
-/// Gives the decoded value of the first parameter of that name in the query, or `HIGHWIRE_NOT_FOUND`, also if the
-/// value is not UTF-8. A name without a value has an empty one.
+/// Writes the decoded value of the first query parameter of that name to `out`. Returns `HIGHWIRE_NOT_FOUND` if there is none, or
+/// if its value is not UTF-8. A name without a value has an empty one.
 ///
 /// # Safety
 /// As [`highwire_request_param`].
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn highwire_request_query_int(
 /// times. Those that are not UTF-8 are left out.
 ///
 /// # Safety
-/// `callback` must be a function of its type.
+/// `callback` must be a function with the signature of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn highwire_request_each_query_param(
     request: highwire_request,
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn highwire_request_form_int(
 /// `HIGHWIRE_NOT_FOUND` if the body is no form.
 ///
 /// # Safety
-/// `callback` must be a function of its type.
+/// `callback` must be a function with the signature of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn highwire_request_each_form_param(
     request: highwire_request,

@@ -3,8 +3,8 @@
 //! An end of the client's direction (FIN, close_notify) usually means that the client has closed its connection, and
 //! sometimes that it has sent all its requests and still reads. The kernel tells the difference only when bytes are sent
 //! to a client that is gone. The server therefore still sends what is ready, and cancels handlers that have not
-//! answered: over HTTP/1 after [`Timeouts::disconnect`](crate::Timeouts::disconnect), over HTTP/2, whose clients keep
-//! their direction open, at once.
+//! answered. Over HTTP/1 it waits for [`Timeouts::disconnect`](crate::Timeouts::disconnect) before that. Over HTTP/2 it cancels
+//! at once, because clients keep their direction open.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

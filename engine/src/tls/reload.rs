@@ -1,7 +1,7 @@
 //! Loads new certificates without a restart.
 //!
 //! The owner of a [`Reload`] calls [`Reload::look`] about once per second; this module starts no thread and watches no
-//! folders. A look compares the metadata of each file with the metadata of the previous look. If a certificate, key,
+//! folders. Each check compares the metadata of each file with that of the previous check. If a certificate, key,
 //! OCSP or authority file differs, it reads all of these again and replaces the configuration as a whole; the ticket
 //! key file is read separately. A connection keeps the configuration that it began with.
 //!

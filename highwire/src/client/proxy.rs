@@ -145,9 +145,9 @@ impl Proxy {
         self
     }
 
-    /// Returns the proxies that the environment names: `http_proxy`, `https_proxy` and `all_proxy`, also in capitals
-    /// except for `HTTP_PROXY`, which a CGI program's client can set, and `no_proxy`. If an address cannot be used, requests
-    /// that are meant for it fail.
+    /// Returns the proxies that `http_proxy`, `https_proxy` and `all_proxy` name in the environment, with the exceptions in
+    /// `no_proxy`. Names in capitals work too, but a CGI program ignores `HTTP_PROXY`, because its client can set it. If an address
+    /// cannot be used, requests that are meant for it fail.
     pub fn from_environment() -> Vec<Proxy> {
         Proxy::from_variables(|name| env::var(name).ok())
     }

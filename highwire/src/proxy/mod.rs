@@ -289,8 +289,8 @@ impl Proxy {
 
     /// Sets the most further attempts for one request, at other upstreams; the default is 2. A request is sent again if no
     /// upstream has received it, or if it is idempotent and its connection was lost, and only if its body was not passed
-    /// on in parts. In 5 to 10 seconds, a fifth of the requests may be sent again, and always 100, or as many as are in
-    /// progress.
+    /// on in parts. Each worker may send again a fifth of its requests of the last 5 to 10 seconds, and in addition 100 or
+    /// as many as are in progress, whichever is more.
     pub fn retries(mut self, retries: usize) -> Proxy {
         self.shared.retries = retries;
         self

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time after which the members of a machine that is not heard of are no longer present.
+/// The time after which the members of a machine that is not heard from are no longer present.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// The most members of a topic on one machine.
@@ -44,7 +44,7 @@ pub(super) struct Presence {
 struct Members {
     /// The members here, and how often each of them has joined.
     here: BTreeMap<String, (usize, String)>,
-    /// The members on other machines, and the moment at which each machine was heard of last.
+    /// The members on other machines, and the moment at which each machine was heard from last.
     elsewhere: HashMap<u64, (Duration, BTreeMap<String, String>)>,
 }
 
@@ -110,7 +110,7 @@ impl Presence {
         changes
     }
 
-    /// Removes the members of machines that were not heard of for 30 seconds. Returns the changes with their topics.
+    /// Removes the members of machines that were not heard from for 30 seconds. Returns the changes with their topics.
     pub(super) fn expire(&mut self, now: Duration) -> Vec<(Arc<str>, Change)> {
         let silent: Vec<_> = self
             .topics

@@ -118,7 +118,7 @@ impl Deflate {
     }
 }
 
-/// One end's compression of a connection that has agreed on permessage-deflate.
+/// Compresses sent and decompresses received messages at one end of a connection that has negotiated permessage-deflate.
 pub(super) struct Codec {
     level: u32,
     threshold: usize,

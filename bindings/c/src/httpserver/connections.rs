@@ -57,7 +57,7 @@ impl Drop for Connection {
     }
 }
 
-/// The most copies of heads that a thread keeps for further requests, and the most bytes of each.
+/// The most buffers for copies of heads that a thread keeps for reuse, and the largest capacity of each in bytes.
 const SPARE_HEADS: usize = 64;
 const SPARE_HEAD_BYTES: usize = 4096;
 

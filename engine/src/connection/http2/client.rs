@@ -196,8 +196,8 @@ impl Transport {
         }
     }
 
-    /// Handles the head of a response. Returns the number of bytes of `behind`, which came after the head, that were used
-    /// as the whole body.
+    /// Handles the head of a response. `behind` has the bytes after the head. Returns how many of them were used as the
+    /// whole body, or 0.
     pub(in crate::connection) fn response_http2(
         &mut self,
         http2: &mut Http2,

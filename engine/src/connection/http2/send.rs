@@ -233,7 +233,7 @@ impl Transport {
     }
 
     /// Drives the streams from a place on, at least one of them, as far as the allowance of this turn and its reserve suffice.
-    /// A later turn drives those that are left, and all of them once more if some were woken meanwhile.
+    /// A later turn drives the remaining streams. If any stream was woken meanwhile, it then drives every stream again.
     fn drive_streams(
         &mut self,
         http2: &mut Http2,
