@@ -134,7 +134,7 @@ impl Connection {
         self.transport.link.iter().filter(|link| !link.is_opening()).for_each(|link| link.retire());
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.settle_client(&mut self.transport, worker, out),
-            Protocol::Http2(_) => self.settle_http2(worker, out),
+            Protocol::Http2(http2) => http2.settle(&mut self.transport, worker, out),
         }
         // Less may wait for readers now than when receiving paused.
         self.resume_if_wanted(out.queue);

@@ -17,7 +17,6 @@ use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use highwire_io::Queue;
 use highwire_proto::Head;
-use highwire_proto::h2::Failure;
 
 /// The number of bytes that an ending connection drops. As many are on their way in an upload of 300 Mbit/s over 100 ms.
 const LINGER_BYTES: u32 = 4 << 20;
@@ -42,13 +41,7 @@ impl Connection {
     pub(super) fn no_memory(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.no_memory(&mut self.transport, worker, out),
-            Protocol::Http2(http2) => {
-                self.transport.unread.clear();
-                http2.log_ends(Abort::NoMemory.text());
-                let failure = Failure { code: Abort::NoMemory.code(), text: Abort::NoMemory.text() };
-                http2.http.fail(failure, &mut out.queue.output);
-                self.finish(worker, out);
-            }
+            Protocol::Http2(http2) => http2.no_memory(&mut self.transport, worker, out),
         }
     }
 
@@ -56,11 +49,9 @@ impl Connection {
     pub(super) fn finish(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.finish(&mut self.transport, worker, out),
-            Protocol::Http2(_) => {
-                // What a client has sent last is of no use to the server, except behind bytes that are unsent.
-                let is_needed = self.transport.link.is_none() || self.transport.phase() == Phase::Closing;
-                self.release_protocol(worker);
-                self.transport.finish(is_needed, worker, out);
+            Protocol::Http2(http2) => {
+                http2.finish(&mut self.transport, worker, out);
+                self.release_if_ended(worker);
             }
         }
     }
@@ -88,8 +79,9 @@ impl Connection {
     }
 
     fn out_of_time(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
-        let Connection { transport, protocol: Protocol::Http1(http1) } = &mut *self else {
-            return self.expired_http2(worker, head, out);
+        let (transport, http1) = match &mut self.protocol {
+            Protocol::Http1(http1) => (&mut self.transport, http1),
+            Protocol::Http2(http2) => return http2.expired(&mut self.transport, worker, head, out),
         };
         if http1.ring(transport, worker) {
             return;
@@ -112,7 +104,7 @@ impl Connection {
         }
     }
 
-    /// Begins a graceful shutdown; see [`Http1::drain`] and [`drain_http2`](Self::drain_http2).
+    /// Begins a graceful shutdown; see [`Http1::drain`] and [`Http2::drain`](super::http2::Http2::drain).
     pub(crate) fn drain(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) {
         if self.transport.is_ending() {
             return;
@@ -123,8 +115,9 @@ impl Connection {
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.drain(&mut self.transport, worker),
             Protocol::Http2(_) => self.with_out(worker, queue, |connection, worker, out| {
-                connection.drain_http2(worker, out);
-                connection.settle_http2(worker, out);
+                let Connection { transport, protocol: Protocol::Http2(http2) } = connection else { return };
+                http2.drain(worker, out);
+                http2.settle(transport, worker, out);
             }),
         }
     }

@@ -37,7 +37,7 @@ use crate::server::shared::Shared;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use highwire_io::{Op, Peer, Queue, SocketId};
-use highwire_proto::{Head, Role};
+use highwire_proto::{Head, Role, h2};
 
 /// A connection: its transport and its protocol.
 pub(crate) struct Connection {
@@ -84,6 +84,32 @@ impl Connection {
         connection.protocol = Protocol::Http1(Http1::of_tunnel(tunnel));
         connection.wait_for(Phase::Tunnel, worker);
         (connection, stream)
+    }
+
+    /// Switches a new connection to HTTP/2 at once and sends the server's SETTINGS. Used if HTTP/1 is turned off.
+    pub(crate) fn speak_http2(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut highwire_io::Queue) {
+        self.with_out(worker, queue, |connection, worker, out| {
+            connection.begin_http2(worker, out);
+            out.flush(connection.transport.id());
+        });
+    }
+
+    /// Switches the connection to HTTP/2.
+    #[cold]
+    pub(super) fn begin_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        let role = if self.transport.link.is_some() { Role::Client } else { Role::Server };
+        let rules = &worker.rules;
+        let http = h2::Connection::new(role, rules.http2, &rules.parser, &mut out.queue.output);
+        self.protocol = Protocol::Http2(Box::new(Http2::new(http, worker)));
+        if !self.recharge(worker) {
+            return self.abort(worker, out);
+        }
+        if worker.draining()
+            && role == Role::Server
+            && let Protocol::Http2(http2) = &mut self.protocol
+        {
+            http2.drain(worker, out);
+        }
     }
 
     /// Calls `act` with an [`Out`] that holds the connection's TLS session, if it has one. Then cuts the connection if
@@ -287,12 +313,15 @@ impl Connection {
 
     /// Parses as many of the kept unread bytes as possible.
     pub(super) fn proceed(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
-        // Even if no bytes are unread, the parser may still have to report the end of a body.
-        let end_is_due = || match &self.protocol {
-            Protocol::Http1(http1) => http1.end_is_due(),
-            Protocol::Http2(http2) => http2.http.end_is_due(),
+        let http1 = match &mut self.protocol {
+            Protocol::Http1(http1) => http1,
+            Protocol::Http2(http2) => {
+                http2.proceed(&mut self.transport, worker, head, out);
+                return self.release_if_ended(worker);
+            }
         };
-        if self.transport.is_ending() || (self.transport.unread.is_empty() && !end_is_due()) {
+        // Even if no bytes are unread, the parser may still have to report the end of a body.
+        if self.transport.is_ending() || (self.transport.unread.is_empty() && !http1.end_is_due()) {
             return;
         }
         let mut unread = self.transport.unread.take();
@@ -307,20 +336,8 @@ impl Connection {
             return http1.received_raw(&mut self.transport, &unread[used.min(unread.len())..], worker, out);
         }
         unread.drain(..used.min(unread.len()));
-        self.put_back_unread(unread);
+        self.transport.put_back_unread(unread);
         self.recharge(worker);
-    }
-
-    /// Keeps the bytes that could not be parsed. Frees an empty buffer, and shrinks a buffer with a capacity of more
-    /// than [`UNREAD_BYTES`] if it is less than a quarter full.
-    pub(super) fn put_back_unread(&mut self, mut unread: Vec<u8>) {
-        if unread.is_empty() {
-            return;
-        }
-        if unread.capacity() > UNREAD_BYTES && unread.len() < unread.capacity() / 4 {
-            unread.shrink_to_fit();
-        }
-        self.transport.unread.put(unread, self.transport.link.is_some());
     }
 
     /// Returns the tunnel that an HTTP/1 connection has become, after Upgrade or CONNECT.
@@ -345,7 +362,10 @@ impl Connection {
             }
             self.begin_http2(worker, out);
         }
-        used + self.advance_http2(&window[used..], worker, head, out)
+        let Protocol::Http2(http2) = &mut self.protocol else { return window.len() };
+        used += self.transport.advance_http2(http2, &window[used..], worker, head, out);
+        self.release_if_ended(worker);
+        used
     }
 
     /// Appends bytes that cannot be parsed now to the unread bytes, and pauses receiving if these are too many. Calls

@@ -36,7 +36,7 @@ impl Connection {
         }
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.settle(&mut self.transport, worker, out),
-            Protocol::Http2(_) => self.settle_http2(worker, out),
+            Protocol::Http2(http2) => http2.settle(&mut self.transport, worker, out),
         }
     }
 
@@ -52,28 +52,19 @@ impl Connection {
     pub(super) fn wait_for(&mut self, phase: Phase, worker: &mut WorkerContext<impl Service>) {
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.wait_for(&mut self.transport, phase, worker),
-            Protocol::Http2(_) => {
-                let is_new = self.transport.phase() != phase;
-                self.transport.wait_for(phase, worker);
-                if phase == Phase::Write && is_new {
-                    self.wait_to_write(worker);
-                }
-            }
+            Protocol::Http2(http2) => http2.wait_for(&mut self.transport, phase, worker),
         }
     }
 
     /// Sets the deadline by which the peer must take some of the waiting bytes.
     pub(super) fn wait_to_write(&mut self, worker: &mut WorkerContext<impl Service>) {
-        let due = worker.tick().saturating_add(worker.rules.write);
         match &mut self.protocol {
             Protocol::Http1(http1) => {
+                let due = worker.tick().saturating_add(worker.rules.write);
                 self.transport.set_due(due, worker);
                 http1.keep_due(&self.transport, worker);
             }
-            Protocol::Http2(http2) => {
-                let due = http2.blocked_until(due, worker);
-                self.transport.set_due(due, worker);
-            }
+            Protocol::Http2(http2) => http2.wait_to_write(&self.transport, worker),
         }
     }
 }

@@ -227,6 +227,18 @@ impl Transport {
         if self.work.is_unfinished() { most.min(UNREAD_BYTES / 4) } else { most }
     }
 
+    /// Keeps the bytes that could not be parsed. Frees an empty buffer, and shrinks a buffer with a capacity of more
+    /// than [`UNREAD_BYTES`] if it is less than a quarter full.
+    pub(super) fn put_back_unread(&mut self, mut unread: Vec<u8>) {
+        if unread.is_empty() {
+            return;
+        }
+        if unread.capacity() > UNREAD_BYTES && unread.len() < unread.capacity() / 4 {
+            unread.shrink_to_fit();
+        }
+        self.unread.put(unread, self.link.is_some());
+    }
+
     /// Resumes receiving if it is paused and no reason for the pause is left.
     pub(super) fn resume_if_wanted(&mut self, queue: &mut Queue) {
         let is_full = self.is_held_up() || self.unread.len() >= self.most_unread(UNREAD_BYTES);

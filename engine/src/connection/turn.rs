@@ -3,7 +3,7 @@
 
 use super::out::Out;
 use super::transport::Transport;
-use super::work::Left;
+use super::work::{self, Left};
 use super::{Connection, Protocol};
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
@@ -24,7 +24,10 @@ impl Connection {
         }
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.drive(&mut self.transport, worker, out),
-            Protocol::Http2(_) => return self.drive_http2(worker, head, out),
+            Protocol::Http2(http2) => {
+                http2.drive(&mut self.transport, worker, head, out);
+                return self.release_if_ended(worker);
+            }
         }
         self.proceed(worker, head, out);
         self.resume_if_wanted(out.queue);
@@ -47,6 +50,32 @@ impl Connection {
                 return;
             }
             connection.drive_timed(worker, head, out);
+        });
+    }
+
+    /// Handles a wake of a stream's task. `place` is the stream's index in `active`.
+    pub(crate) fn woken_stream(
+        &mut self,
+        place: usize,
+        worker: &mut WorkerContext<impl Service>,
+        head: &mut Head,
+        queue: &mut Queue,
+    ) {
+        if self.transport.is_ending() {
+            return;
+        }
+        self.with_out(worker, queue, |connection, worker, out| {
+            let Connection { transport, protocol: Protocol::Http2(http2) } = &mut *connection else { return };
+            if transport.is_late(worker) {
+                // The later turn drives the streams whose wakes it has missed.
+                http2.has_late_wakes = true;
+                return;
+            }
+            let begun = (worker.stopwatch())();
+            transport.work.spend(work::POLL);
+            transport.drive_stream(http2, place, worker, out);
+            http2.driven(transport, worker, head, out);
+            transport.work.spend_since(begun, worker.stopwatch());
         });
     }
 

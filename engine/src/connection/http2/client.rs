@@ -45,6 +45,14 @@ impl Transport {
 }
 
 impl Http2 {
+    /// Fails all requests of ours, and records that as the reason why the connection ends.
+    pub(in crate::connection) fn fail_client(&mut self, transport: &Transport, failure: Failure) {
+        if let Some(link) = &transport.link {
+            self.fail_pending(&failure);
+            link.set_reason(failure);
+        }
+    }
+
     /// Fails all requests of ours.
     pub(in crate::connection) fn fail_pending(&mut self, failure: &Failure) {
         let active = self.active.iter_mut().flatten();

@@ -21,7 +21,6 @@ use crate::connection::http1::trailer_fields;
 use crate::connection::out::{BATCH_BYTES, Out};
 use crate::connection::transport::Transport;
 use crate::connection::work::{self, Timing};
-use crate::connection::{Connection, Protocol};
 use crate::exchange::Waits;
 use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
@@ -31,50 +30,12 @@ use crate::runtime::rate_limited;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use highwire_proto::h2::{Event, Lent, StreamRef};
-use highwire_proto::{Head, Length, Role, h2};
+use highwire_proto::{Head, Length, h2};
 
-impl Connection {
-    /// Switches a new connection to HTTP/2 at once and sends the server's SETTINGS. Used if HTTP/1 is turned off.
-    pub(crate) fn speak_http2(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut highwire_io::Queue) {
-        self.with_out(worker, queue, |connection, worker, out| {
-            connection.begin_http2(worker, out);
-            out.flush(connection.transport.id());
-        });
-    }
-
-    /// Switches the connection to HTTP/2.
-    #[cold]
-    pub(in crate::connection) fn begin_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        let role = if self.transport.link.is_some() { Role::Client } else { Role::Server };
-        let rules = &worker.rules;
-        let http = h2::Connection::new(role, rules.http2, &rules.parser, &mut out.queue.output);
-        self.protocol = Protocol::Http2(Box::new(Http2::new(http, worker)));
-        if !self.recharge(worker) {
-            return self.abort(worker, out);
-        }
-        if worker.draining() && role == Role::Server {
-            self.drain_http2(worker, out);
-        }
-    }
-
+impl Transport {
     /// Parses as much of `window` as the work allowance permits, until the peer must take some answers first. Returns
     /// the number of bytes used.
     pub(in crate::connection) fn advance_http2(
-        &mut self,
-        window: &[u8],
-        worker: &mut WorkerContext<impl Service>,
-        head: &mut Head,
-        out: &mut Out<'_>,
-    ) -> usize {
-        let Connection { transport, protocol: Protocol::Http2(http2) } = self else { return window.len() };
-        let used = transport.advance_http2(http2, window, worker, head, out);
-        self.release_if_ended(worker);
-        used
-    }
-}
-
-impl Transport {
-    fn advance_http2(
         &mut self,
         http2: &mut Http2,
         window: &[u8],

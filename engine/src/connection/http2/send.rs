@@ -5,8 +5,7 @@ use super::streams::{Active, Http2};
 use crate::body::BodyError;
 use crate::connection::out::{AHEAD_BYTES, Out};
 use crate::connection::transport::Transport;
-use crate::connection::work::{POLL, Timing};
-use crate::connection::{Connection, Protocol};
+use crate::connection::work::Timing;
 use crate::exchange::carrier::Sent;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::exchange::{Exchange, Waits};
@@ -19,7 +18,6 @@ use crate::runtime::rate_limited;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use bytes::Bytes;
-use highwire_io::Queue;
 use highwire_proto::h2::{Code, FRAME_BYTES, FieldWriter, StreamRef};
 use highwire_proto::{Head, Length};
 use http::header;
@@ -267,7 +265,7 @@ impl Transport {
     }
 
     /// Advances everything that can make progress on one stream: handler, bodies, tunnel.
-    fn drive_stream(
+    pub(in crate::connection) fn drive_stream(
         &mut self,
         http2: &mut Http2,
         place: usize,
@@ -327,79 +325,65 @@ impl Http2 {
     }
 }
 
-impl Connection {
+impl Http2 {
     /// Advances everything that can make progress: handlers, bodies, unread frames.
-    pub(in crate::connection) fn drive_http2(
+    pub(in crate::connection) fn drive(
         &mut self,
+        transport: &mut Transport,
         worker: &mut WorkerContext<impl Service>,
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
-        self.drive_due_streams(worker, head, out);
+        if transport.is_ending() {
+            return;
+        }
+        self.drive_due_streams(transport, worker, head, out);
         let begun = (worker.stopwatch())();
-        self.driven(worker, head, out);
-        self.transport.work.spend_since(begun, worker.stopwatch());
+        self.driven(transport, worker, head, out);
+        transport.work.spend_since(begun, worker.stopwatch());
     }
 
-    fn drive_due_streams(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
-        let is_unfinished = self.transport.work.is_unfinished();
-        let Connection { transport, protocol: Protocol::Http2(http2) } = self else { return };
-        if http2.undriven.is_some() && is_unfinished {
+    fn drive_due_streams(
+        &mut self,
+        transport: &mut Transport,
+        worker: &mut WorkerContext<impl Service>,
+        head: &mut Head,
+        out: &mut Out<'_>,
+    ) {
+        let is_unfinished = transport.work.is_unfinished();
+        if self.undriven.is_some() && is_unfinished {
             // A later turn drives the streams that are left, and then all of them once more.
-            http2.has_late_wakes = true;
-        } else if let Some(first) = http2.undriven.take() {
+            self.has_late_wakes = true;
+        } else if let Some(first) = self.undriven.take() {
             // What is received meanwhile waits, because it could use up the allowance in each turn.
-            return transport.drive_streams(http2, first, worker, out);
+            return transport.drive_streams(self, first, worker, out);
         }
         // Unread frames are parsed before a new round, because a connection that always has something to send would
         // otherwise never parse them.
-        self.proceed(worker, head, out);
-        self.resume_if_wanted(out.queue);
-        let Connection { transport, protocol: Protocol::Http2(http2) } = self else { return };
-        if http2.undriven.is_some() {
+        self.proceed(transport, worker, head, out);
+        transport.resume_if_wanted(out.queue);
+        if transport.is_ending() || self.undriven.is_some() {
             return;
         }
-        let has_late_wakes = std::mem::take(&mut http2.has_late_wakes);
+        let has_late_wakes = std::mem::take(&mut self.has_late_wakes);
         // What happens to a request of ours wakes its stream.
-        if transport.link.is_none() || has_late_wakes || has_unnumbered(http2) {
-            transport.drive_streams(http2, 0, worker, out);
+        if transport.link.is_none() || has_late_wakes || has_unnumbered(self) {
+            transport.drive_streams(self, 0, worker, out);
         }
-    }
-
-    /// Handles a wake of a stream's task. `place` is the stream's index in `active`.
-    pub(crate) fn woken_stream(
-        &mut self,
-        place: usize,
-        worker: &mut WorkerContext<impl Service>,
-        head: &mut Head,
-        queue: &mut Queue,
-    ) {
-        if self.transport.is_ending() {
-            return;
-        }
-        self.with_out(worker, queue, |connection, worker, out| {
-            let Connection { transport, protocol: Protocol::Http2(http2) } = &mut *connection else { return };
-            if transport.is_late(worker) {
-                // The later turn drives the streams whose wakes it has missed.
-                http2.has_late_wakes = true;
-                return;
-            }
-            let begun = (worker.stopwatch())();
-            transport.work.spend(POLL);
-            transport.drive_stream(http2, place, worker, out);
-            connection.driven(worker, head, out);
-            connection.transport.work.spend_since(begun, worker.stopwatch());
-        });
     }
 
     /// Sends the bytes of the streams that were driven, and then continues to parse.
-    fn driven(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
-        let Connection { transport, protocol: Protocol::Http2(http2) } = self else { return };
-        transport.pump_http2(http2, worker, out);
-        self.release_if_ended(worker);
-        self.proceed(worker, head, out);
-        self.resume_if_wanted(out.queue);
-        self.settle_http2(worker, out);
+    pub(in crate::connection) fn driven(
+        &mut self,
+        transport: &mut Transport,
+        worker: &mut WorkerContext<impl Service>,
+        head: &mut Head,
+        out: &mut Out<'_>,
+    ) {
+        transport.pump_http2(self, worker, out);
+        self.proceed(transport, worker, head, out);
+        transport.resume_if_wanted(out.queue);
+        self.settle(transport, worker, out);
     }
 }
 

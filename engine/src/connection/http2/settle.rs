@@ -2,11 +2,10 @@
 
 use super::H2;
 use super::streams::{Active, Http2};
-use crate::client::{Failure, Stage};
+use crate::client::{self, Stage};
 use crate::connection::out::Out;
 use crate::connection::phase::Phase;
 use crate::connection::transport::Transport;
-use crate::connection::{Connection, Protocol};
 use crate::exchange::Waits;
 use crate::exchange::abort::Abort;
 use crate::exchange::disconnect::OnDisconnect;
@@ -15,97 +14,97 @@ use crate::runtime::deadline::NEVER;
 use crate::service::Service;
 use crate::worker::context::WorkerContext;
 use highwire_proto::Head;
-use highwire_proto::h2::{Code, StreamRef};
+use highwire_proto::h2::{Code, Failure, StreamRef};
 
-impl Connection {
+impl Http2 {
     /// Runs after most events. Ends streams that can no longer complete, queues the written bytes, and sets the phase
     /// and its deadline.
-    pub(in crate::connection) fn settle_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        if self.transport.is_ending() {
-            return out.flush(self.transport.id());
+    pub(in crate::connection) fn settle(
+        &mut self,
+        transport: &mut Transport,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        if transport.is_ending() {
+            return out.flush(transport.id());
         }
-        if !self.recharge(worker) && !self.evict_streams(worker, out) {
-            return self.no_memory(worker, out);
+        if !self.recharge(transport, worker) && !self.evict_streams(transport, worker, out) {
+            return self.no_memory(transport, worker, out);
         }
-        let has_left = self.transport.ended() && self.transport.link.is_none();
-        if has_left && self.transport.work.is_unfinished() {
+        let has_left = transport.ended() && transport.link.is_none();
+        if has_left && transport.work.is_unfinished() {
             // The client has left, so the server drops the requests that are not parsed yet. Otherwise clients that send
             // much and leave would keep the worker busy.
-            self.transport.unread.clear();
-            self.transport.work.drop_unread();
+            transport.unread.clear();
+            transport.work.drop_unread();
         }
-        let end_is_due = self.protocol.http2().is_some_and(|http2| http2.http.end_is_due());
-        let waits_to_be_read = (self.transport.work.is_unfinished() && !has_left)
-            || (self.transport.blocked() && (end_is_due || !self.transport.unread.is_empty()));
-        if self.transport.ended() && !waits_to_be_read {
-            if let Some(http2) = self.protocol.http2_mut() {
-                http2.end_tunnels(worker, out);
-            }
-            self.end_hopeless(worker, out);
+        let end_is_due = self.http.end_is_due();
+        let waits_to_be_read = (transport.work.is_unfinished() && !has_left)
+            || (transport.blocked() && (end_is_due || !transport.unread.is_empty()));
+        if transport.ended() && !waits_to_be_read {
+            self.end_tunnels(worker, out);
+            self.end_hopeless(transport, worker, out);
         }
-        let Protocol::Http2(http2) = &mut self.protocol else { return out.flush(self.transport.id()) };
-        http2.grant_waiting(worker, out);
-        http2.note_blocked(self.transport.blocked(), worker);
-        let owed = std::mem::take(&mut http2.owed);
-        http2.http.dropped(owed, &mut out.queue.output);
-        let is_quiet = http2.http.open_streams() == 0;
-        let is_done = self.transport.link.as_ref().is_some_and(|link| {
-            link.is_over(worker.draining()) || (link.is_quiet() && http2.http.peer_goes_away().is_some())
+        self.grant_waiting(worker, out);
+        self.note_blocked(transport.blocked(), worker);
+        let owed = std::mem::take(&mut self.owed);
+        self.http.dropped(owed, &mut out.queue.output);
+        let is_quiet = self.http.open_streams() == 0;
+        let is_done = transport.link.as_ref().is_some_and(|link| {
+            link.is_over(worker.draining()) || (link.is_quiet() && self.http.peer_goes_away().is_some())
         });
-        if is_quiet && !waits_to_be_read && (self.transport.ended() || http2.http.is_gone() || is_done) {
-            return self.finish(worker, out);
+        if is_quiet && !waits_to_be_read && (transport.ended() || self.http.is_gone() || is_done) {
+            return self.finish(transport, worker, out);
         }
         if is_quiet {
-            http2.http.shrink();
-            http2.end_connection_ahead();
-            http2.is_idle_from_now(worker);
+            self.http.shrink();
+            self.end_connection_ahead();
+            self.is_idle_from_now(worker);
         }
         // A request for another protocol waits for the server's settings.
-        let awaits_settings =
-            !http2.http.knows_peer() && self.transport.link.as_ref().is_some_and(|link| !link.is_quiet());
-        let is_client = self.transport.link.is_some();
-        let due = http2.due().into_iter().chain(http2.silence_due().filter(|_| is_client)).min();
-        let idle_due = http2.idle_since.unwrap_or(worker.tick()).saturating_add(worker.rules.idle);
-        if self.transport.blocked() && out.waiting() > 0 {
-            self.sent_away(out.waiting(), worker, out);
+        let awaits_settings = !self.http.knows_peer() && transport.link.as_ref().is_some_and(|link| !link.is_quiet());
+        let is_client = transport.link.is_some();
+        let due = self.due().into_iter().chain(self.silence_due().filter(|_| is_client)).min();
+        let idle_due = self.idle_since.unwrap_or(worker.tick()).saturating_add(worker.rules.idle);
+        if transport.blocked() && out.waiting() > 0 {
+            self.sent_away(transport, out.waiting(), worker, out);
         }
-        out.flush(self.transport.id());
-        if self.transport.phase() == Phase::Gone {
+        out.flush(transport.id());
+        if transport.phase() == Phase::Gone {
             return;
         }
-        if self.transport.blocked() {
-            self.wait_for(Phase::Write, worker);
-            let write_due = self.protocol.http2().map_or(NEVER, |http2| http2.write_due);
-            self.transport.set_due(due.map_or(write_due, |due| due.min(write_due)), worker);
+        if transport.blocked() {
+            self.wait_for(transport, Phase::Write, worker);
+            let write_due = self.write_due;
+            transport.set_due(due.map_or(write_due, |due| due.min(write_due)), worker);
         } else if let Some(due) = due {
-            self.transport.wait_until(Phase::Streams, due, worker);
+            transport.wait_until(Phase::Streams, due, worker);
         } else if awaits_settings
-            || (!self.transport.unread.is_empty()
-                && !self.transport.work.is_unfinished()
-                && (self.transport.phase() == Phase::Head || idle_due > worker.tick()))
+            || (!transport.unread.is_empty()
+                && !transport.work.is_unfinished()
+                && (transport.phase() == Phase::Head || idle_due > worker.tick()))
         {
-            self.wait_for(Phase::Head, worker);
+            self.wait_for(transport, Phase::Head, worker);
         } else {
             // Only requests restart the idle timeout; PINGs and other frames do not.
-            self.transport.wait_until(Phase::Idle, idle_due, worker);
+            transport.wait_until(Phase::Idle, idle_due, worker);
         }
     }
 
     /// Resets the streams that can no longer complete after the peer's end, because they wait for the rest of a request
     /// or for a window. Otherwise they would hold memory until their deadlines. Also resets the streams whose answer is not
     /// ready: a client of HTTP/2 that ends its direction has left.
-    fn end_hopeless(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        let Protocol::Http2(http2) = &mut self.protocol else { return };
-        for place in 0..http2.active.len() {
+    fn end_hopeless(&mut self, transport: &Transport, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        for place in 0..self.active.len() {
             // `forget` frees `active` with its last stream, so the place may no longer exist.
-            let Some(Some(active)) = http2.active.get(place) else { continue };
+            let Some(Some(active)) = self.active.get(place) else { continue };
             let (stream, is_tunnel) = (active.stream, active.exchange.tunnel().is_some());
             let waits = active.waits == Waits::Write && !active.scheduled;
             let is_ready = active.scheduled || active.waits == Waits::Write;
             let has_left = !active.is_asked && !is_ready && active.exchange.client_left() != OnDisconnect::GoOn;
-            if (http2.http.awaits_body(stream) && !is_tunnel) || (waits && !self.transport.blocked()) || has_left {
-                http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
-                http2.forget(stream, worker);
+            if (self.http.awaits_body(stream) && !is_tunnel) || (waits && !transport.blocked()) || has_left {
+                self.http.reset(stream, Code::Cancel, &mut out.queue.output);
+                self.forget(stream, worker);
             }
         }
     }
@@ -113,85 +112,185 @@ impl Connection {
     /// Resets streams, the largest first, until the memory budget has room. Returns false if it has no room even
     /// without them.
     #[cold]
-    fn evict_streams(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) -> bool {
-        let Connection { transport, protocol: Protocol::Http2(http2) } = self else { return false };
+    fn evict_streams(
+        &mut self,
+        transport: &mut Transport,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) -> bool {
         let mut fits = false;
-        while let (false, Some(stream)) = (fits, http2.largest()) {
-            http2.http.reset(stream, Abort::NoMemory.code(), &mut out.queue.output);
-            if let Some(active) = http2.get(stream) {
+        while let (false, Some(stream)) = (fits, self.largest()) {
+            self.http.reset(stream, Abort::NoMemory.code(), &mut out.queue.output);
+            if let Some(active) = self.get(stream) {
                 active.exchange.log_ends(Abort::NoMemory.text());
             }
-            http2.forget(stream, worker);
-            transport.account.set_exchanges(http2.held());
+            self.forget(stream, worker);
+            transport.account.set_exchanges(self.held());
             fits = transport.charge(worker);
         }
         fits
     }
 
     /// Handles the passed deadline of the current phase.
-    pub(in crate::connection) fn expired_http2(
+    pub(in crate::connection) fn expired(
         &mut self,
+        transport: &mut Transport,
         worker: &mut WorkerContext<impl Service>,
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
-        let phase = self.transport.expire();
-        let may_write = self.protocol.http2().is_some_and(|http2| http2.write_due > worker.tick());
+        let phase = transport.expire();
+        let may_write = self.write_due > worker.tick();
         match phase {
             Phase::Write if !may_write => {
                 worker.count_cut();
-                self.fail_client(Failure::TimedOut(Stage::Write));
-                self.abort(worker, out);
+                self.fail_client(transport, client::Failure::TimedOut(Stage::Write));
+                transport.abort(worker, out);
             }
             Phase::Streams | Phase::Write => {
-                let Connection { transport, protocol: Protocol::Http2(http2) } = &mut *self else { return };
                 // The write deadline stays.
                 transport.keep(phase);
-                if http2.goes_at.take_if(|at| *at <= worker.tick()).is_some() {
+                if self.goes_at.take_if(|at| *at <= worker.tick()).is_some() {
                     // The second GOAWAY names the last stream that is served.
-                    http2.http.go_away(&mut out.queue.output);
+                    self.http.go_away(&mut out.queue.output);
                 }
-                if transport.link.is_some() && http2.silence_due().is_some_and(|due| due <= worker.tick()) {
-                    if http2.pinged.is_some() {
+                if transport.link.is_some() && self.silence_due().is_some_and(|due| due <= worker.tick()) {
+                    if self.pinged.is_some() {
                         tracing::debug!(peer = %transport.peer(), "a server does not answer PING; its connection ends");
-                        self.fail_client(Failure::Lost);
-                        return self.abort(worker, out);
+                        self.fail_client(transport, client::Failure::Lost);
+                        return transport.abort(worker, out);
                     }
-                    http2.doubt(worker, out);
+                    self.doubt(worker, out);
                 }
-                transport.streams_expired(http2, worker, out);
-                http2.look();
-                self.release_if_ended(worker);
-                self.drive_http2(worker, head, out);
+                transport.streams_expired(self, worker, out);
+                self.look();
+                self.drive(transport, worker, head, out);
             }
-            Phase::Idle if self.protocol.http2_mut().is_some_and(|http2| http2.still_takes(worker)) => {
-                self.settle_http2(worker, out);
+            Phase::Idle if self.still_takes(worker) => {
+                self.settle(transport, worker, out);
             }
             _ => {
                 if phase == Phase::Head
-                    && let Some(link) = &self.transport.link
+                    && let Some(link) = &transport.link
                 {
                     // These have waited for the server's settings.
                     while let Some(pending_request) = link.next() {
-                        pending_request.fail(Failure::TimedOut(Stage::Head));
+                        pending_request.fail(client::Failure::TimedOut(Stage::Head));
                     }
                 }
-                if let Some(http2) = self.protocol.http2_mut() {
-                    http2.http.go_away(&mut out.queue.output);
-                    http2.http.go_away(&mut out.queue.output);
-                }
-                self.finish(worker, out);
+                self.http.go_away(&mut out.queue.output);
+                self.http.go_away(&mut out.queue.output);
+                self.finish(transport, worker, out);
             }
         }
-        out.flush(self.transport.id());
+        out.flush(transport.id());
     }
 
     /// Begins a graceful shutdown: sends the first GOAWAY, sets the time of the second one, and notifies the tunnels.
-    pub(in crate::connection) fn drain_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        let Some(http2) = self.protocol.http2_mut().filter(|http2| http2.goes_at.is_none()) else { return };
-        http2.http.go_away(&mut out.queue.output);
-        http2.goes_at = Some(worker.tick().saturating_add(crate::connection::phase::DRAIN_TICKS));
-        http2.active.iter().flatten().for_each(|active| active.drain());
+    pub(in crate::connection) fn drain(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        if self.goes_at.is_some() {
+            return;
+        }
+        self.http.go_away(&mut out.queue.output);
+        self.goes_at = Some(worker.tick().saturating_add(crate::connection::phase::DRAIN_TICKS));
+        self.active.iter().flatten().for_each(|active| active.drain());
+    }
+
+    /// Parses as many of the kept unread bytes as possible.
+    pub(in crate::connection) fn proceed(
+        &mut self,
+        transport: &mut Transport,
+        worker: &mut WorkerContext<impl Service>,
+        head: &mut Head,
+        out: &mut Out<'_>,
+    ) {
+        // Even if no bytes are unread, the parser may still have to report the end of a body.
+        if transport.is_ending() || (transport.unread.is_empty() && !self.http.end_is_due()) {
+            return;
+        }
+        let mut unread = transport.unread.take();
+        let used = transport.advance_http2(self, &unread, worker, head, out);
+        if transport.is_ending() {
+            // A connection that is ending keeps no unread bytes.
+            return;
+        }
+        unread.drain(..used.min(unread.len()));
+        transport.put_back_unread(unread);
+        self.recharge(transport, worker);
+    }
+
+    /// Counts and charges the bytes that this connection holds now. Returns false if the memory budget has no room.
+    pub(in crate::connection) fn recharge(
+        &mut self,
+        transport: &mut Transport,
+        worker: &mut WorkerContext<impl Service>,
+    ) -> bool {
+        transport.account.set_exchanges(self.held());
+        transport.charge(worker)
+    }
+
+    /// Ends the connection, because the memory budget has no room.
+    pub(in crate::connection) fn no_memory(
+        &mut self,
+        transport: &mut Transport,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        transport.unread.clear();
+        self.log_ends(Abort::NoMemory.text());
+        let failure = Failure { code: Abort::NoMemory.code(), text: Abort::NoMemory.text() };
+        self.http.fail(failure, &mut out.queue.output);
+        self.finish(transport, worker, out);
+    }
+
+    /// Ends our direction; see [`Transport::finish`]. The streams end when the event has been handled.
+    pub(in crate::connection) fn finish(
+        &self,
+        transport: &mut Transport,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        // What a client has sent last is of no use to the server, except behind bytes that are unsent.
+        let is_needed = transport.link.is_none() || transport.phase() == Phase::Closing;
+        transport.finish(is_needed, worker, out);
+    }
+
+    /// Blocks the connection and charges `length` bytes that the driver holds. If the memory budget has no room, cuts
+    /// the connection.
+    fn sent_away(
+        &mut self,
+        transport: &mut Transport,
+        length: usize,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        transport.account.set_exchanges(self.held());
+        transport.sent_away(length, worker, out);
+    }
+
+    /// Sets the phase and its deadline; see [`Transport::wait_for`].
+    pub(in crate::connection) fn wait_for(
+        &mut self,
+        transport: &mut Transport,
+        phase: Phase,
+        worker: &mut WorkerContext<impl Service>,
+    ) {
+        let is_new = transport.phase() != phase;
+        transport.wait_for(phase, worker);
+        if phase == Phase::Write && is_new {
+            self.wait_to_write(transport, worker);
+        }
+    }
+
+    /// Sets the deadline by which the peer must take some of the waiting bytes.
+    pub(in crate::connection) fn wait_to_write(
+        &mut self,
+        transport: &Transport,
+        worker: &mut WorkerContext<impl Service>,
+    ) {
+        let due = worker.tick().saturating_add(worker.rules.write);
+        let due = self.blocked_until(due, worker);
+        transport.set_due(due, worker);
     }
 }
 
