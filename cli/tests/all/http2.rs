@@ -319,7 +319,9 @@ print("done")
 "#;
 
 fn httpx(engine: &str) {
-    let Some(python) = python_with("httpx, h2") else { return };
+    let Some(python) = python_with("httpx, h2") else {
+        return not_run("httpx or h2 for Python is not installed");
+    };
     let Some(demo) = Demo::start(engine, &BOTH) else { return };
     for (root, _) in both(&demo) {
         assert_eq!(output_text(&python, &["-c", HTTPX, &root]), "done\n", "{root}");

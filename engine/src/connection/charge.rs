@@ -63,7 +63,7 @@ impl Connection {
     pub(super) fn count_exchanges(&mut self) {
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.count_exchanges(&mut self.transport),
-            Protocol::Http2(http2) => self.transport.account.set_exchanges(http2.held()),
+            Protocol::Http2(http2) => http2.count_exchanges(&mut self.transport),
         }
     }
 

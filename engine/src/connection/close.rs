@@ -29,8 +29,8 @@ impl Connection {
         }
     }
 
-    /// Answers the current exchange with an error, or ends the connection if an answer has begun. Over HTTP/1 only, because a stream
-    /// of HTTP/2 ends by itself.
+    /// Answers the current exchange of HTTP/1 with an error, or ends the connection if an answer has begun. The callers have
+    /// not begun HTTP/2.
     pub(super) fn end_with(&mut self, abort: Abort, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if let Protocol::Http1(http1) = &mut self.protocol {
             http1.end_with(&mut self.transport, abort, worker, out);

@@ -324,7 +324,7 @@ impl Connection {
         if self.transport.is_ending() || (self.transport.unread.is_empty() && !http1.end_is_due()) {
             return;
         }
-        let mut unread = self.transport.unread.take();
+        let unread = self.transport.unread.take();
         let used = self.advance(&unread, worker, head, out);
         if self.transport.is_ending() {
             // A connection that is ending keeps no unread bytes.
@@ -335,8 +335,7 @@ impl Connection {
         {
             return http1.received_raw(&mut self.transport, &unread[used.min(unread.len())..], worker, out);
         }
-        unread.drain(..used.min(unread.len()));
-        self.transport.put_back_unread(unread);
+        self.transport.put_back_unread(unread, used);
         self.recharge(worker);
     }
 

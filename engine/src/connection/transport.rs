@@ -227,9 +227,10 @@ impl Transport {
         if self.work.is_unfinished() { most.min(UNREAD_BYTES / 4) } else { most }
     }
 
-    /// Keeps the bytes that could not be parsed. Frees an empty buffer, and shrinks a buffer with a capacity of more
+    /// Keeps the bytes that could not be parsed, which are those behind the first `used`. Frees an empty buffer, and shrinks a buffer with a capacity of more
     /// than [`UNREAD_BYTES`] if it is less than a quarter full.
-    pub(super) fn put_back_unread(&mut self, mut unread: Vec<u8>) {
+    pub(super) fn put_back_unread(&mut self, mut unread: Vec<u8>, used: usize) {
+        unread.drain(..used.min(unread.len()));
         if unread.is_empty() {
             return;
         }
@@ -328,9 +329,9 @@ impl Transport {
             } else {
                 self.end_direction(out);
             }
-            if std::mem::take(&mut self.paused) {
-                // It also frees a buffer that was lent for the body.
-                out.queue.push(Op::ResumeRecv { socket: self.id });
+            if self.paused {
+                // This also frees a buffer that was lent for the body.
+                self.resume(out.queue);
             }
             self.restart();
             self.wait_for(Phase::Linger, worker);
@@ -379,13 +380,13 @@ impl Transport {
         self.phase
     }
 
-    /// Lets the deadline of what is waited for next start anew, even if it is the same as now.
+    /// Makes the next phase get a new deadline, even if it is the same phase as now.
     #[inline]
     pub(super) fn restart(&mut self) {
         self.phase = Phase::Fresh;
     }
 
-    /// Returns the phase whose deadline has passed. What is waited for next gets a deadline of its own.
+    /// Returns the phase whose deadline has passed. The next phase gets a new deadline.
     pub(super) fn expire(&mut self) -> Phase {
         let phase = self.phase;
         if !matches!(phase, Phase::Streams | Phase::Gone) {
@@ -406,13 +407,13 @@ impl Transport {
         self.set_due(due, worker);
     }
 
-    /// Sets the deadline of what is waited for now.
+    /// Sets the deadline of the present phase.
     #[inline]
     pub(super) fn set_due(&self, due: u32, worker: &mut WorkerContext<impl Service>) {
         worker.deadlines.set_at(self.id.index, due);
     }
 
-    /// Sets the deadline of what is waited for now to this number of ticks from now.
+    /// Sets the deadline of the present phase to this number of ticks from now.
     pub(super) fn set_patience(&self, ticks: u32, worker: &mut WorkerContext<impl Service>) {
         worker.deadlines.set(self.id.index, worker.tick(), ticks);
     }
@@ -422,7 +423,7 @@ impl Transport {
         self.set_due(worker.tick().saturating_add(ticks).min(self.due(worker)), worker);
     }
 
-    /// Returns the deadline of what is waited for now.
+    /// Returns the deadline of the present phase.
     pub(super) fn due(&self, worker: &WorkerContext<impl Service>) -> u32 {
         worker.deadlines.get(self.id.index)
     }

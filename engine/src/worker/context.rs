@@ -48,9 +48,9 @@ pub(crate) struct WorkerContext<S> {
     /// Connections that have used up their allowance and continue in a later turn.
     pub(crate) unfinished: VecDeque<SocketId>,
     pub(crate) share: Share,
-    pub(super) draining: bool,
+    draining: bool,
     /// True once the server no longer waits for its requests and cuts them.
-    pub(super) cuts: bool,
+    cuts: bool,
     /// The number of response bytes that wait for HTTP/2 windows, on all connections of the worker.
     pub(crate) stalled: Rc<Cell<usize>>,
     /// The number of bytes that HTTP/2 peers may send of bodies that are collected whole.

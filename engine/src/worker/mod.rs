@@ -308,7 +308,7 @@ impl<D: Driver, S: Service> Drop for Worker<D, S> {
         let shared = self.state.cx.shared.clone();
         let _runtime = shared.enter_runtime();
         let _entered = self.state.cx.context.clone().enter();
-        self.state.cx.cuts = true;
+        self.state.cx.cut();
         for connection in self.state.connections.iter_mut().filter_map(Option::as_mut) {
             connection.cut(&mut self.state.cx, &mut self.queue);
             connection.dismiss(&self.state.cx.shared);

@@ -116,7 +116,7 @@ impl<S: Service> WorkerState<S> {
 
     /// Returns true if the worker is stopping and has nothing left to serve.
     pub(super) fn is_deserted(&self) -> bool {
-        self.cx.draining
+        self.cx.draining()
             && self.is_empty()
             && self.listeners.is_empty()
             && self.cx.shared.acceptors.load(Ordering::Acquire) == 0
@@ -297,7 +297,7 @@ impl<S: Service> WorkerState<S> {
         if !self.cx.shared.config().http1 && !has_tls && !proxied {
             self.with(socket, queue, |connection, worker, _, queue| connection.speak_http2(worker, queue));
         }
-        if self.cx.draining {
+        if self.cx.draining() {
             self.with(socket, queue, |connection, worker, _, queue| connection.drain(worker, queue));
         }
         if !self.cx.shared.has_room() && !self.make_room(MOST_CONNECTIONS, queue) {
@@ -387,7 +387,7 @@ impl<S: Service> WorkerState<S> {
         }
         let (connection, stream) = Connection::opened(socket, &mut self.cx);
         self.keep(connection);
-        if self.cx.draining {
+        if self.cx.draining() {
             self.with(socket, queue, |connection, worker, _, queue| connection.drain(worker, queue));
         }
         promise.keep(Ok(stream));
@@ -399,7 +399,7 @@ impl<S: Service> WorkerState<S> {
     /// Records a listener that the driver has reported. A driver may have listeners that the worker did not open, as
     /// the simulator has.
     fn know(&mut self, listener: ListenerId) {
-        if !self.listeners.contains(&listener) && !self.cx.draining {
+        if !self.listeners.contains(&listener) && !self.cx.draining() {
             self.listeners.push(listener);
         }
     }
@@ -445,7 +445,7 @@ impl<S: Service> WorkerState<S> {
         }
         let shared = self.cx.shared.clone();
         if self.drain_until.is_none() {
-            self.cx.draining = true;
+            self.cx.drain();
             self.cx.context.stop();
             self.accept_again = None;
             for index in 0..self.connections.len() {
@@ -465,7 +465,7 @@ impl<S: Service> WorkerState<S> {
             }
         }
         if ends_now {
-            self.cx.cuts = true;
+            self.cx.cut();
             for index in 0..self.connections.len() {
                 if let Some(id) = self.connections.get(index).and_then(Option::as_ref).map(Connection::id) {
                     self.with(id, queue, |connection, worker, _, queue| {

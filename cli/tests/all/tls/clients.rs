@@ -276,7 +276,9 @@ print("done")
 "#;
 
 fn httpx(engine: &str) {
-    let Some(python) = python_with("httpx, h2") else { return };
+    let Some(python) = python_with("httpx, h2") else {
+        return not_run("httpx or h2 for Python is not installed");
+    };
     let site = Site::new();
     let Some(demo) = site.start(engine, &[]) else { return };
     assert_eq!(output_text(&python, &["-c", HTTPX, &demo.tls_url(""), &site.file("ca.pem")]), "done\n");

@@ -17,7 +17,7 @@ use http::{HeaderName, HeaderValue};
 impl Http1 {
     /// Handles received bytes of a request body. Returns true if the caller must call [`body_fed`](Self::body_fed)
     /// afterwards.
-    pub(in crate::connection) fn body_came(
+    pub(super) fn body_came(
         &mut self,
         transport: &mut Transport,
         data: &[u8],
@@ -25,11 +25,11 @@ impl Http1 {
         out: &mut Out<'_>,
     ) -> bool {
         let body_use = H1::new(self, transport, out).data(data, worker);
-        body_use != BodyUse::None || self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader())
+        body_use != BodyUse::None || self.has_reader()
     }
 
     /// Charges the received bytes to the memory budget, and polls a handler that takes the body in parts.
-    pub(in crate::connection) fn body_fed(
+    pub(super) fn body_fed(
         &mut self,
         transport: &mut Transport,
         worker: &mut WorkerContext<impl Service>,
@@ -38,7 +38,7 @@ impl Http1 {
         if !H1::new(self, transport, out).charge_or_abort(worker) {
             return;
         }
-        if self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader()) {
+        if self.has_reader() {
             let begun = (worker.stopwatch())();
             transport.work.spend(work::POLL);
             H1::new(self, transport, out).poll_answer(worker);
@@ -48,7 +48,7 @@ impl Http1 {
     }
 
     /// Refuses a chunk that would exceed the body's limit, as soon as the size of the chunk is announced.
-    pub(in crate::connection) fn chunk_announced(
+    pub(super) fn chunk_announced(
         &mut self,
         transport: &mut Transport,
         worker: &mut WorkerContext<impl Service>,
@@ -59,7 +59,7 @@ impl Http1 {
 
     /// Returns true if the reader of the request's body has dropped it, and the rest is too long to drop as it arrives, or of
     /// a length that is not announced. The connection then closes after the response, which must say so.
-    pub(in crate::connection) fn leaves_body(&self, worker: &WorkerContext<impl Service>) -> bool {
+    pub(super) fn leaves_body(&self, worker: &WorkerContext<impl Service>) -> bool {
         let is_let_go = |exchange: &Exchange| exchange.incoming.is_let_go();
         if self.http.theirs() != State::SendsBody || !self.exchange.as_deref().is_some_and(is_let_go) {
             return false;
@@ -69,7 +69,7 @@ impl Http1 {
         is_unknown || left > worker.shared.config().limits.unread_body_bytes
     }
 
-    pub(in crate::connection) fn incoming_is_full(&self) -> bool {
+    pub(super) fn incoming_is_full(&self) -> bool {
         self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.is_full())
     }
 }

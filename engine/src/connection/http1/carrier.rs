@@ -33,23 +33,19 @@ pub(in crate::connection) struct H1<'c, 'q> {
 
 impl<'c, 'q> H1<'c, 'q> {
     #[inline]
-    pub(in crate::connection) fn new(
-        http1: &'c mut Http1,
-        transport: &'c mut Transport,
-        out: &'c mut Out<'q>,
-    ) -> H1<'c, 'q> {
+    pub(super) fn new(http1: &'c mut Http1, transport: &'c mut Transport, out: &'c mut Out<'q>) -> H1<'c, 'q> {
         H1 { http1, transport, out, behind: &[], used: 0 }
     }
 
     /// Adds the bytes received after the request's head.
     #[inline]
-    pub(in crate::connection) fn with_behind(self, behind: &'c [u8]) -> H1<'c, 'q> {
+    pub(super) fn with_behind(self, behind: &'c [u8]) -> H1<'c, 'q> {
         H1 { behind, ..self }
     }
 
     /// Returns how many of the bytes after the head were used as the body.
     #[inline]
-    pub(in crate::connection) fn used(&self) -> usize {
+    pub(super) fn used(&self) -> usize {
         self.used
     }
 }

@@ -241,7 +241,7 @@ impl Http1 {
         self.wait_for(transport, self.client_phase(transport), worker);
     }
 
-    /// Begins the next request, and ends the current one if nobody waits for it any more.
+    /// Begins the next request if none is in progress. Ends the connection if the requester of the current one has given up.
     pub(in crate::connection) fn drive_client(
         &mut self,
         transport: &mut Transport,

@@ -34,7 +34,7 @@ impl Http1 {
     /// Receives the next bytes into the memory of the body's reader, if the body is long and nothing stands against it.
     /// Returns true if such a receive is in progress.
     #[inline]
-    pub(in crate::connection) fn lend_buffer(&mut self, transport: &mut Transport, queue: &mut Queue) -> bool {
+    pub(super) fn lend_buffer(&mut self, transport: &mut Transport, queue: &mut Queue) -> bool {
         match self.lent_buffer {
             LentBuffer::None => {}
             LentBuffer::Piece => return true,
@@ -68,12 +68,7 @@ impl Http1 {
     /// Receives the response to the request that begins into a buffer, if its reader may be slow (`is_sparing`), if much waits on
     /// this thread, or if the last one on this connection went to the memory of its reader. Otherwise the driver would have received and copied much of
     /// a long response before its head is seen.
-    pub(in crate::connection) fn receive_head_alone(
-        &mut self,
-        transport: &mut Transport,
-        is_sparing: bool,
-        queue: &mut Queue,
-    ) {
+    pub(super) fn receive_head_alone(&mut self, transport: &mut Transport, is_sparing: bool, queue: &mut Queue) {
         self.is_sparing = is_sparing || is_tight();
         let is_wanted = std::mem::take(&mut self.was_lent) || self.is_sparing;
         if !is_wanted || transport.is_secure() || transport.ended() {
@@ -89,7 +84,7 @@ impl Http1 {
 
     /// Receives on after a pause. While much waits on this thread, receives one piece of a response's body: the driver receives
     /// what has come in the meantime at once, which may be some 200 KB, however soon it is paused again.
-    pub(in crate::connection) fn receive_on(&mut self, transport: &mut Transport, queue: &mut Queue) {
+    pub(super) fn receive_on(&mut self, transport: &mut Transport, queue: &mut Queue) {
         let is_response = transport.link.is_some() && !transport.is_secure() && !transport.ended();
         // If the reader has dropped the body, the driver may have a buffer of it, which only resuming takes back.
         let is_read = self.exchange.as_ref().is_some_and(|exchange| !exchange.incoming.is_let_go());
@@ -102,7 +97,7 @@ impl Http1 {
     /// Receives no more of a long response while receiving is paused, until its reader asks for the body. A shorter one is
     /// received as always, so that the connection is free for the next request. A reader that may be slow must also have used
     /// what came with the head.
-    pub(in crate::connection) fn await_reader(&mut self, transport: &Transport) {
+    pub(super) fn await_reader(&mut self, transport: &Transport) {
         let Some(exchange) = &mut self.exchange else { return };
         exchange.incoming.mark_as_response();
         let is_sparing = self.is_sparing;

@@ -31,7 +31,7 @@ const PARTS_A_TURN: usize = 256;
 impl Http1 {
     /// Sends a response, or its head if the body follows in parts. May take the content out of `response`.
     #[inline]
-    pub(in crate::connection) fn send(
+    pub(super) fn send(
         &mut self,
         transport: &mut Transport,
         response: &mut Response,
@@ -142,12 +142,12 @@ impl Http1 {
     }
 
     /// Returns true if a body of bytes is sent in parts, because TLS encrypts it as the peer takes it and not all at once.
-    pub(in crate::connection) fn sends_in_parts(&self, bytes: &Bytes, out: &Out<'_>) -> bool {
+    pub(super) fn sends_in_parts(&self, bytes: &Bytes, out: &Out<'_>) -> bool {
         bytes.len() > INLINE_BYTES && out.tls.is_some() && !self.http.withholds_body()
     }
 
     /// Sends what follows a head: the whole body, or its first parts.
-    pub(in crate::connection) fn send_content(
+    pub(super) fn send_content(
         &mut self,
         transport: &mut Transport,
         content: Content,
@@ -216,7 +216,7 @@ impl Http1 {
 
     /// Sends further parts of the response's body, until the connection is blocked, no part is ready, or
     /// [`PARTS_A_TURN`] parts are sent.
-    pub(in crate::connection) fn pump(
+    pub(super) fn pump(
         &mut self,
         transport: &mut Transport,
         worker: &mut WorkerContext<impl Service>,
@@ -237,7 +237,7 @@ impl Http1 {
         worker.context.inbox.waker(transport.task().number()).wake();
     }
 
-    pub(in crate::connection) fn send_part(
+    pub(super) fn send_part(
         &mut self,
         transport: &mut Transport,
         bytes: Bytes,
@@ -258,7 +258,7 @@ impl Http1 {
     }
 
     /// Queues a range of a file to be sent.
-    pub(in crate::connection) fn send_step(
+    pub(super) fn send_step(
         &mut self,
         transport: &mut Transport,
         step: Step,
@@ -279,7 +279,7 @@ impl Http1 {
     }
 
     /// Queues the written bytes and blocks the connection until the kernel has taken them.
-    pub(in crate::connection) fn send_and_hear(
+    pub(super) fn send_and_hear(
         &mut self,
         transport: &mut Transport,
         worker: &mut WorkerContext<impl Service>,
@@ -292,7 +292,7 @@ impl Http1 {
 
     /// Blocks the connection and charges `length` bytes that the driver holds. If the memory budget has no room, cuts
     /// the connection.
-    pub(in crate::connection) fn sent_away(
+    pub(super) fn sent_away(
         &mut self,
         transport: &mut Transport,
         length: usize,
@@ -305,7 +305,7 @@ impl Http1 {
     }
 
     /// Ends a response after its body.
-    pub(in crate::connection) fn send_end(
+    pub(super) fn send_end(
         &mut self,
         trailers: &[(HeaderName, HeaderValue)],
         out: &mut Out<'_>,
@@ -339,7 +339,7 @@ impl Http1 {
     }
 
     /// Sends an interim response.
-    pub(in crate::connection) fn send_interim(
+    pub(super) fn send_interim(
         &mut self,
         status: u16,
         fields: &[(HeaderName, HeaderValue)],

@@ -188,11 +188,7 @@ impl Http1 {
     }
 
     /// Counts and charges the bytes that this connection holds now. Returns false if the memory budget has no room.
-    pub(in crate::connection) fn recharge(
-        &self,
-        transport: &mut Transport,
-        worker: &mut WorkerContext<impl Service>,
-    ) -> bool {
+    pub(super) fn recharge(&self, transport: &mut Transport, worker: &mut WorkerContext<impl Service>) -> bool {
         self.count_exchanges(transport);
         transport.charge(worker)
     }

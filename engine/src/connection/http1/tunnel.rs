@@ -50,7 +50,7 @@ impl Http1 {
 
     /// Lets a tunnel take the place of its exchange, which then usually ends. The deadline starts anew, because the tunnel keeps
     /// it.
-    pub(in crate::connection) fn become_tunnel(&mut self, transport: &mut Transport) {
+    pub(super) fn become_tunnel(&mut self, transport: &mut Transport) {
         transport.restart();
         self.tunnel = self.exchange.as_mut().and_then(|exchange| exchange.take_tunnel());
     }
@@ -92,7 +92,7 @@ impl Http1 {
 
     /// Polls the tunnel's task and sends the bytes that the task has written. Ends the connection when the task has
     /// dropped both halves of its stream.
-    pub(in crate::connection) fn drive_tunnel(
+    pub(super) fn drive_tunnel(
         &mut self,
         transport: &mut Transport,
         worker: &mut WorkerContext<impl Service>,
@@ -157,7 +157,7 @@ impl Http1 {
 
     /// Ends an idle tunnel in two steps. The first call notifies the tunnel's task, which then has one second to send
     /// its last bytes. The second call ends the connection.
-    pub(in crate::connection) fn end_idle_tunnel(
+    pub(super) fn end_idle_tunnel(
         &mut self,
         transport: &mut Transport,
         worker: &mut WorkerContext<impl Service>,

@@ -20,10 +20,6 @@ use std::rc::Rc;
 /// oldest body has no such limit, so that it can make progress.
 const UNFINISHED_BYTES: usize = 1024 * 1024;
 
-/// The initial window of a stream on a connection with many unfinished bodies. Most forms and API calls fit into it. With the default of
-/// 128 streams, all together have half a megabyte.
-const NARROW_WINDOW: u32 = 4 * 1024;
-
 /// The same limit on a crowded worker. As the charge for all peers approaches [`CROWDED_BYTES`], the limit shrinks from
 /// [`UNFINISHED_BYTES`] to this.
 const LEAST_UNFINISHED_BYTES: usize = 256 * 1024;
@@ -31,6 +27,10 @@ const LEAST_UNFINISHED_BYTES: usize = 256 * 1024;
 /// The number of bytes held for all peers, or granted to them, at which a worker is crowded. Peers may use what they are
 /// granted at any time, so that it must not be judged by what has arrived.
 const CROWDED_BYTES: usize = 16 * 1024 * 1024;
+
+/// The initial window of a stream on a connection with many unfinished bodies. Most forms and API calls fit into it. With the default of
+/// 128 streams, all together have half a megabyte.
+const NARROW_WINDOW: u32 = 4 * 1024;
 
 /// The numbers of bytes that are granted, such as for bodies that are collected whole: on this connection, and on all
 /// connections of the worker.

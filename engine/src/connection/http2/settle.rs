@@ -4,7 +4,7 @@ use super::H2;
 use super::streams::{Active, Http2};
 use crate::client::{self, Stage};
 use crate::connection::out::Out;
-use crate::connection::phase::Phase;
+use crate::connection::phase::{DRAIN_TICKS, Phase};
 use crate::connection::transport::Transport;
 use crate::exchange::Waits;
 use crate::exchange::abort::Abort;
@@ -125,8 +125,7 @@ impl Http2 {
                 active.exchange.log_ends(Abort::NoMemory.text());
             }
             self.forget(stream, worker);
-            transport.account.set_exchanges(self.held());
-            fits = transport.charge(worker);
+            fits = self.recharge(transport, worker);
         }
         fits
     }
@@ -192,7 +191,7 @@ impl Http2 {
             return;
         }
         self.http.go_away(&mut out.queue.output);
-        self.goes_at = Some(worker.tick().saturating_add(crate::connection::phase::DRAIN_TICKS));
+        self.goes_at = Some(worker.tick().saturating_add(DRAIN_TICKS));
         self.active.iter().flatten().for_each(|active| active.drain());
     }
 
@@ -208,14 +207,13 @@ impl Http2 {
         if transport.is_ending() || (transport.unread.is_empty() && !self.http.end_is_due()) {
             return;
         }
-        let mut unread = transport.unread.take();
+        let unread = transport.unread.take();
         let used = transport.advance_http2(self, &unread, worker, head, out);
         if transport.is_ending() {
             // A connection that is ending keeps no unread bytes.
             return;
         }
-        unread.drain(..used.min(unread.len()));
-        transport.put_back_unread(unread);
+        transport.put_back_unread(unread, used);
         self.recharge(transport, worker);
     }
 
@@ -225,8 +223,13 @@ impl Http2 {
         transport: &mut Transport,
         worker: &mut WorkerContext<impl Service>,
     ) -> bool {
-        transport.account.set_exchanges(self.held());
+        self.count_exchanges(transport);
         transport.charge(worker)
+    }
+
+    /// Counts the bytes that the streams hold now, for the next [`Transport::charge`].
+    pub(in crate::connection) fn count_exchanges(&mut self, transport: &mut Transport) {
+        transport.account.set_exchanges(self.held());
     }
 
     /// Ends the connection, because the memory budget has no room.
@@ -264,7 +267,7 @@ impl Http2 {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        transport.account.set_exchanges(self.held());
+        self.count_exchanges(transport);
         transport.sent_away(length, worker, out);
     }
 

@@ -6,9 +6,9 @@
 use crate::everything;
 use crate::everything::{CHANGED, LARGE, NOTHING, Site, sum, text};
 use crate::folder::{Place, bytes};
-use crate::programs::{attempt, not_run, on_every_engine, output, output_text, program};
+use crate::programs::{attempt, not_run, on_every_engine, output, output_text, program, python_with};
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
@@ -354,14 +354,6 @@ fn wget_goes_on_where_it_stopped(engine: &str) {
             assert!(std::fs::read(folder.join("large.bin")).expect("the file") == whole, "{scheme} from {cut}");
         }
     }
-}
-
-/// Returns the first Python with these modules. Tries /usr/bin/python3 too, because packages of Debian install modules
-/// only for that Python.
-fn python_with(modules: &str) -> Option<PathBuf> {
-    let pythons = program(&["python3"]).into_iter().chain([PathBuf::from("/usr/bin/python3")]);
-    let mut found = pythons.filter(|python| Path::is_file(python));
-    found.find(|python| attempt(python, &["-c", &format!("import {modules}")], b"").0)
 }
 
 fn python_requests(engine: &str) {
