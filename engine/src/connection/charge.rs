@@ -64,6 +64,7 @@ impl Connection {
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.count_exchanges(&mut self.transport),
             Protocol::Http2(http2) => http2.count_exchanges(&mut self.transport),
+            Protocol::Tunnel(tunnel) => tunnel.count_exchanges(&mut self.transport),
         }
     }
 
@@ -71,10 +72,12 @@ impl Connection {
     pub(super) fn release_protocol(&mut self, worker: &mut WorkerContext<impl Service>) {
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.release(worker),
-            Protocol::Http2(_) => {
+            Protocol::Http2(_) | Protocol::Tunnel(_) => {
                 let ended = Protocol::Http1(Http1::new(Role::Server));
-                if let Protocol::Http2(http2) = std::mem::replace(&mut self.protocol, ended) {
-                    http2.release(worker);
+                match std::mem::replace(&mut self.protocol, ended) {
+                    Protocol::Http1(_) => {}
+                    Protocol::Http2(http2) => http2.release(worker),
+                    Protocol::Tunnel(tunnel) => tunnel.release(worker),
                 }
             }
         }
@@ -88,7 +91,7 @@ impl Connection {
         }
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.release_if_ended(&mut self.transport, worker),
-            Protocol::Http2(_) => {
+            Protocol::Http2(_) | Protocol::Tunnel(_) => {
                 self.release_protocol(worker);
                 self.transport.give_back_exchanges(worker);
             }

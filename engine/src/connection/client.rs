@@ -17,7 +17,7 @@ impl Connection {
     /// Returns the link to the pool, if this is a connection to a server.
     #[inline]
     pub(crate) fn link(&self) -> Option<&Rc<Link>> {
-        self.transport.link.as_ref()
+        self.transport.link()
     }
 
     /// Makes an opened connection one to a server of HTTP, if its task has asked for that.
@@ -27,18 +27,18 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
-        let Some(tunnel) = self.tunnel() else { return };
-        let Some((setup, received)) = tunnel.raw.borrow_mut().take_setup() else { return };
+        let Protocol::Tunnel(tunnel) = &self.protocol else { return };
+        let Some((setup, received)) = tunnel.raw().borrow_mut().take_setup() else { return };
         // Only the client gives a connection to another protocol.
         let Ok(setup) = (setup as Box<dyn Any>).downcast::<Setup>() else { return };
         let link = setup.link.clone();
-        if let Some(old) = self.transport.link.take() {
+        worker.rules = link.rules.clone();
+        link.attach(worker.context.inbox.waker(self.transport.task().number()));
+        if let Some(old) = self.transport.become_client(link) {
             // This connection was one to a proxy, whose pool no longer counts it.
             old.close();
         }
-        worker.rules = link.rules.clone();
-        link.attach(worker.context.inbox.waker(self.transport.task().number()));
-        self.transport.link = Some(link);
+        self.release_protocol(worker);
         self.protocol = Protocol::Http1(Http1::new(Role::Client));
         self.transport.restart();
         if !self.begin_tls(*setup, worker, out) {
@@ -82,7 +82,7 @@ impl Connection {
 
     /// Handles the end of the TLS handshake, or the beginning of a connection without TLS.
     pub(super) fn opened_to(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        let Some(link) = self.transport.link.clone() else { return };
+        let Some(link) = self.transport.link().cloned() else { return };
         let is_agreed = out.tls.as_ref().is_some_and(|tls| tls.speaks_http2());
         let is_http2 = match link.protocol {
             client::Protocol::Auto => is_agreed,
@@ -111,30 +111,34 @@ impl Connection {
 
     /// Records the reason why a client's connection ends, and fails its requests with that reason.
     pub(super) fn fail_client(&mut self, failure: Failure) {
-        let Some(link) = self.transport.link.clone() else { return };
+        let Some(link) = self.transport.link().cloned() else { return };
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.fail_pending(&failure),
             Protocol::Http2(http2) => http2.fail_pending(&failure),
+            // Its request has got its response.
+            Protocol::Tunnel(_) => {}
         }
         link.set_reason(failure);
     }
 
     /// Begins the next requests, as far as the server allows.
     pub(super) fn drive_client(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        let Some(link) = self.transport.link.clone().filter(|link| !link.is_opening()) else { return };
+        let Some(link) = self.transport.link().cloned().filter(|link| !link.is_opening()) else { return };
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.drive_client(&mut self.transport, &link, worker, out),
             Protocol::Http2(http2) => self.transport.drive_http2_client(http2, &link, worker, out),
+            Protocol::Tunnel(_) => {}
         }
     }
 
     /// Begins a shutdown: the connection closes when it has no request.
     pub(super) fn drain_client(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         // Requests of handlers that are still running may wait for a connection that is being opened.
-        self.transport.link.iter().filter(|link| !link.is_opening()).for_each(|link| link.retire());
+        self.transport.link().into_iter().filter(|link| !link.is_opening()).for_each(|link| link.retire());
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.settle_client(&mut self.transport, worker, out),
             Protocol::Http2(http2) => http2.settle(&mut self.transport, worker, out),
+            Protocol::Tunnel(tunnel) => tunnel.settle(&mut self.transport, worker, out),
         }
         // Less may wait for readers now than when receiving paused.
         self.resume_if_wanted(out.queue);
@@ -142,14 +146,15 @@ impl Connection {
 
     /// Reports to the pool how many requests the connection could begin. Called after each event.
     pub(crate) fn report(&mut self, worker: &mut WorkerContext<impl Service>) {
-        let Some(link) = &self.transport.link else { return };
+        let Some(link) = self.transport.link() else { return };
         if self.transport.is_ending() {
             return link.close();
         }
-        if link.is_opening() || self.tunnel().is_some() {
+        if link.is_opening() {
             return;
         }
         let (is_idle, most) = match &self.protocol {
+            Protocol::Tunnel(_) => return,
             Protocol::Http1(http1) => {
                 let is_idle = http1.may_ask(&self.transport);
                 (is_idle, usize::from(is_idle))

@@ -42,6 +42,7 @@ impl Connection {
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.no_memory(&mut self.transport, worker, out),
             Protocol::Http2(http2) => http2.no_memory(&mut self.transport, worker, out),
+            Protocol::Tunnel(_) => self.abort(worker, out),
         }
     }
 
@@ -51,6 +52,10 @@ impl Connection {
             Protocol::Http1(http1) => http1.finish(&mut self.transport, worker, out),
             Protocol::Http2(http2) => {
                 http2.finish(&mut self.transport, worker, out);
+                self.release_if_ended(worker);
+            }
+            Protocol::Tunnel(_) => {
+                self.transport.finish(true, worker, out);
                 self.release_if_ended(worker);
             }
         }
@@ -82,11 +87,9 @@ impl Connection {
         let (transport, http1) = match &mut self.protocol {
             Protocol::Http1(http1) => (&mut self.transport, http1),
             Protocol::Http2(http2) => return http2.expired(&mut self.transport, worker, head, out),
+            Protocol::Tunnel(tunnel) => return tunnel.expired(&mut self.transport, worker, out),
         };
-        if http1.ring(transport, worker) {
-            return;
-        }
-        if transport.link.is_some() {
+        if transport.is_client() {
             return http1.client_out_of_time(transport, worker, out);
         }
         if transport.work.is_unfinished() && matches!(transport.phase(), Phase::Fresh | Phase::Idle) {
@@ -109,10 +112,14 @@ impl Connection {
         if self.transport.is_ending() {
             return;
         }
-        if self.transport.link.is_some() && self.tunnel().is_none() {
+        if let Protocol::Tunnel(tunnel) = &self.protocol {
+            return tunnel.drain();
+        }
+        if self.transport.is_client() {
             return self.with_out(worker, queue, |connection, worker, out| connection.drain_client(worker, out));
         }
         match &mut self.protocol {
+            Protocol::Tunnel(_) => {}
             Protocol::Http1(http1) => http1.drain(&mut self.transport, worker),
             Protocol::Http2(_) => self.with_out(worker, queue, |connection, worker, out| {
                 let Connection { transport, protocol: Protocol::Http2(http2) } = connection else { return };
@@ -156,7 +163,7 @@ impl Connection {
     pub(crate) fn cut(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) -> bool {
         let busy = match &self.protocol {
             Protocol::Http2(http2) => http2.http.open_streams() > 0 || self.transport.blocked(),
-            Protocol::Http1(_) => !matches!(
+            Protocol::Http1(_) | Protocol::Tunnel(_) => !matches!(
                 self.transport.phase(),
                 Phase::Linger | Phase::Gone | Phase::Idle | Phase::Fresh | Phase::Proxy
             ),

@@ -1,4 +1,4 @@
-//! A client's connection. It passes the received bytes to its protocol, HTTP/1 or HTTP/2, and queues the answers for
+//! A connection. It passes the received bytes to its protocol, HTTP/1 or HTTP/2, and queues the answers for
 //! the driver.
 //!
 //! The worker reports each event of a connection by calling a function of [`Connection`], such as `received`,
@@ -21,6 +21,7 @@ mod proxy;
 mod settle;
 mod tls;
 mod transport;
+mod tunnel;
 mod turn;
 mod unread;
 pub(super) mod work;
@@ -30,8 +31,8 @@ use self::http2::Http2;
 use self::out::Out;
 use self::phase::Phase;
 use self::transport::Transport;
+use self::tunnel::Tunnel;
 use self::unread::UNREAD_BYTES;
-use crate::exchange::Tunnel;
 use crate::raw::{Raw, RawStream};
 use crate::server::shared::Shared;
 use crate::service::Service;
@@ -45,10 +46,12 @@ pub(crate) struct Connection {
     protocol: Protocol,
 }
 
-/// The state of a protocol, and its exchanges. A connection begins with HTTP/1, and may change to HTTP/2.
+/// The state of a protocol, and its exchanges. An accepted connection begins with HTTP/1, and may change to HTTP/2 or become
+/// a tunnel. A connection that a task of ours opens begins as a tunnel, and may change to HTTP.
 enum Protocol {
     Http1(Http1),
     Http2(Box<Http2>),
+    Tunnel(Tunnel),
 }
 
 impl Protocol {
@@ -58,6 +61,10 @@ impl Protocol {
 
     fn http2(&self) -> Option<&Http2> {
         if let Protocol::Http2(http2) = self { Some(http2) } else { None }
+    }
+
+    fn tunnel(&self) -> Option<&Tunnel> {
+        if let Protocol::Tunnel(tunnel) = self { Some(tunnel) } else { None }
     }
 
     fn http2_mut(&mut self) -> Option<&mut Http2> {
@@ -76,14 +83,14 @@ impl Connection {
 
     /// Creates a connection that a task of ours has opened, and returns its raw stream for the task.
     pub(crate) fn opened(id: SocketId, worker: &mut WorkerContext<impl Service>) -> (Connection, RawStream) {
-        let mut connection = Connection::new(id, Peer::Local, false, worker);
-        let raw = Raw::new(worker.context.inbox.waker(connection.transport.task().number()));
-        connection.transport.set_outgoing();
-        let tunnel = Tunnel::new(raw);
+        let mut transport = Transport::new(id, Peer::Local, false);
+        transport.set_outgoing();
+        let raw = Raw::new(worker.context.inbox.waker(transport.task().number()));
+        let tunnel = crate::exchange::Tunnel::new(raw);
         let stream = tunnel.stream();
-        connection.protocol = Protocol::Http1(Http1::of_tunnel(tunnel));
-        connection.wait_for(Phase::Tunnel, worker);
-        (connection, stream)
+        let tunnel = Tunnel::new(tunnel, None);
+        tunnel.wait_for(&mut transport, Phase::Tunnel, worker);
+        (Connection { transport, protocol: Protocol::Tunnel(tunnel) }, stream)
     }
 
     /// Switches a new connection to HTTP/2 at once and sends the server's SETTINGS. Used if HTTP/1 is turned off.
@@ -97,7 +104,7 @@ impl Connection {
     /// Switches the connection to HTTP/2.
     #[cold]
     pub(super) fn begin_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        let role = if self.transport.link.is_some() { Role::Client } else { Role::Server };
+        let role = if self.transport.is_client() { Role::Client } else { Role::Server };
         let rules = &worker.rules;
         let http = h2::Connection::new(role, rules.http2, &rules.parser, &mut out.queue.output);
         self.protocol = Protocol::Http2(Box::new(Http2::new(http, worker)));
@@ -190,12 +197,15 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
-        if let Protocol::Http1(http1) = &mut self.protocol {
-            if http1.has_lent_buffer() && !http1.take_back_unused(&mut self.transport, out.queue) {
-                return self.abort(worker, out);
+        match &mut self.protocol {
+            Protocol::Http1(http1) => {
+                if http1.has_lent_buffer() && !http1.take_back_unused(&mut self.transport, out.queue) {
+                    return self.abort(worker, out);
+                }
             }
-            if http1.is_tunnel() {
-                http1.received_raw(&mut self.transport, bytes, worker, out);
+            Protocol::Http2(_) => {}
+            Protocol::Tunnel(tunnel) => {
+                tunnel.received(&mut self.transport, bytes, worker, out);
                 self.resume_if_wanted(out.queue);
                 return self.settle(worker, head, out);
             }
@@ -251,10 +261,8 @@ impl Connection {
             // The PROXY header is incomplete, so the client's address is unknown.
             return self.close(worker, out);
         }
-        if let Some(tunnel) = self.tunnel() {
-            // Under TLS only close_notify is a proper end, because an attacker can end the TCP stream (RFC 8446 section
-            // 6.1).
-            tunnel.peer_ended(self.transport.end_said());
+        if let Protocol::Tunnel(tunnel) = &self.protocol {
+            tunnel.peer_ended(&self.transport);
         }
         self.settle(worker, head, out);
     }
@@ -289,7 +297,7 @@ impl Connection {
         }
         if self.transport.phase() == Phase::Linger {
             // Some of the last bytes are still unsent. The peer gets the usual write timeout to take them.
-            if self.transport.link.is_none() {
+            if !self.transport.is_client() {
                 self.transport.pause(queue);
             }
             return self.wait_for(Phase::Closing, worker);
@@ -313,12 +321,17 @@ impl Connection {
 
     /// Parses as many of the kept unread bytes as possible.
     pub(super) fn proceed(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
+        if self.begin_tunnel(&[], worker, out) {
+            return;
+        }
         let http1 = match &mut self.protocol {
             Protocol::Http1(http1) => http1,
             Protocol::Http2(http2) => {
                 http2.proceed(&mut self.transport, worker, head, out);
                 return self.release_if_ended(worker);
             }
+            // A tunnel has no unread bytes.
+            Protocol::Tunnel(_) => return,
         };
         // Even if no bytes are unread, the parser may still have to report the end of a body.
         if self.transport.is_ending() || (self.transport.unread.is_empty() && !http1.end_is_due()) {
@@ -330,18 +343,8 @@ impl Connection {
             // A connection that is ending keeps no unread bytes.
             return;
         }
-        if let Protocol::Http1(http1) = &mut self.protocol
-            && http1.is_tunnel()
-        {
-            return http1.received_raw(&mut self.transport, &unread[used.min(unread.len())..], worker, out);
-        }
         self.transport.put_back_unread(unread, used);
         self.recharge(worker);
-    }
-
-    /// Returns the tunnel that an HTTP/1 connection has become, after Upgrade or CONNECT.
-    pub(super) fn tunnel(&self) -> Option<&Tunnel> {
-        self.protocol.http1().and_then(Http1::tunnel)
     }
 
     /// Parses as much of `window` as possible. Returns the number of bytes used.
@@ -356,6 +359,10 @@ impl Connection {
         let mut used = 0;
         if let Protocol::Http1(http1) = &mut self.protocol {
             used = http1.advance(&mut self.transport, window, worker, head, out);
+            if http1.becomes_tunnel() && self.begin_tunnel(&window[used..], worker, out) {
+                return window.len();
+            }
+            let Protocol::Http1(http1) = &self.protocol else { return used };
             if !http1.is_http2() {
                 return used;
             }
@@ -375,9 +382,9 @@ impl Connection {
         }
         let most = match &self.protocol {
             Protocol::Http1(http1) => http1.most_unread(&self.transport),
-            Protocol::Http2(_) => self.transport.most_unread(UNREAD_BYTES),
+            Protocol::Http2(_) | Protocol::Tunnel(_) => self.transport.most_unread(UNREAD_BYTES),
         };
-        self.transport.unread.append(bytes, most, self.transport.link.is_some());
+        self.transport.unread.append(bytes, most, self.transport.is_client());
         if self.transport.unread.len() >= most {
             self.transport.pause(out.queue);
         }
@@ -392,6 +399,7 @@ impl Connection {
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.resume_if_wanted(&mut self.transport, queue),
             Protocol::Http2(_) => self.transport.resume_if_wanted(queue),
+            Protocol::Tunnel(tunnel) => tunnel.resume_if_wanted(&mut self.transport, queue),
         }
     }
 

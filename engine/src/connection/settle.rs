@@ -33,10 +33,12 @@ impl Connection {
             if let Protocol::Http1(http1) = &mut self.protocol {
                 http1.see_end(&mut self.transport, worker, out);
             }
+            self.begin_tunnel(&[], worker, out);
         }
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.settle(&mut self.transport, worker, out),
             Protocol::Http2(http2) => http2.settle(&mut self.transport, worker, out),
+            Protocol::Tunnel(tunnel) => tunnel.settle(&mut self.transport, worker, out),
         }
     }
 
@@ -53,16 +55,17 @@ impl Connection {
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.wait_for(&mut self.transport, phase, worker),
             Protocol::Http2(http2) => http2.wait_for(&mut self.transport, phase, worker),
+            Protocol::Tunnel(tunnel) => tunnel.wait_for(&mut self.transport, phase, worker),
         }
     }
 
     /// Sets the deadline by which the peer must take some of the waiting bytes.
     pub(super) fn wait_to_write(&mut self, worker: &mut WorkerContext<impl Service>) {
         match &mut self.protocol {
-            Protocol::Http1(http1) => {
-                let due = worker.tick().saturating_add(worker.rules.write);
-                self.transport.set_due(due, worker);
-                http1.keep_due(&self.transport, worker);
+            Protocol::Http1(_) => self.transport.set_patience(worker.rules.write, worker),
+            Protocol::Tunnel(tunnel) => {
+                self.transport.set_patience(worker.rules.write, worker);
+                tunnel.keep_due(&self.transport, worker);
             }
             Protocol::Http2(http2) => http2.wait_to_write(&self.transport, worker),
         }

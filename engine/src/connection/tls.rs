@@ -73,7 +73,7 @@ impl Connection {
         let fits = !self.transport.account.set_session(session) || self.recharge(worker);
         match heard {
             _ if !fits => self.abort(worker, out),
-            Err(fault) if self.transport.link.is_some() => {
+            Err(fault) if self.transport.is_client() => {
                 let text = match fault {
                     Fault::NotTls => "the server does not speak TLS".to_string(),
                     Fault::Failed(text) => text,
@@ -85,7 +85,7 @@ impl Connection {
                 self.finish(worker, out);
             }
             Ok(heard) => {
-                if heard.opened && self.transport.link.is_some() {
+                if heard.opened && self.transport.is_client() {
                     self.opened_to(worker, out);
                 } else if heard.opened {
                     worker.shared.counters.handshakes.fetch_add(1, Ordering::Relaxed);

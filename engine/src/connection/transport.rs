@@ -47,12 +47,19 @@ pub(super) struct Transport {
     end_said: bool,
     /// True if the connection uses TLS.
     is_secure: bool,
-    /// True if a task of ours has opened the connection.
-    is_outgoing: bool,
     /// The rest of the connection's work allowance in the current turn.
     pub(super) work: Work,
-    /// The link to the pool, if this is a connection to a server.
-    pub(super) link: Option<Rc<Link>>,
+    role: Role,
+}
+
+/// Who has opened the connection, and what it is used for.
+enum Role {
+    /// A client has opened it, and we are its server.
+    Server,
+    /// A task of ours has opened it, and sends raw bytes.
+    Opened,
+    /// A task of ours has opened it to a server of HTTP. The link is that to the pool.
+    Client(Rc<Link>),
 }
 
 impl Transport {
@@ -75,9 +82,8 @@ impl Transport {
             ended: false,
             end_said: false,
             is_secure: false,
-            is_outgoing: false,
             work: Work::default(),
-            link: None,
+            role: Role::Server,
         }
     }
 
@@ -132,7 +138,27 @@ impl Transport {
     /// Returns true if a task of ours has opened the connection.
     #[inline]
     pub(super) fn is_outgoing(&self) -> bool {
-        self.is_outgoing
+        !matches!(self.role, Role::Server)
+    }
+
+    /// Returns true if this is a connection to a server of HTTP.
+    #[inline]
+    pub(super) fn is_client(&self) -> bool {
+        matches!(self.role, Role::Client(_))
+    }
+
+    /// Returns the link to the pool, if this is a connection to a server of HTTP.
+    #[inline]
+    pub(super) fn link(&self) -> Option<&Rc<Link>> {
+        if let Role::Client(link) = &self.role { Some(link) } else { None }
+    }
+
+    /// Makes an opened connection one to a server of HTTP. Returns its link to another pool, if it was one to a proxy before.
+    pub(super) fn become_client(&mut self, link: Rc<Link>) -> Option<Rc<Link>> {
+        match std::mem::replace(&mut self.role, Role::Client(link)) {
+            Role::Client(old) => Some(old),
+            Role::Server | Role::Opened => None,
+        }
     }
 
     /// Takes over the address that a PROXY header has named.
@@ -188,14 +214,14 @@ impl Transport {
 
     /// Marks the connection as one that a task of ours has opened.
     pub(super) fn set_outgoing(&mut self) {
-        self.is_outgoing = true;
+        self.role = Role::Opened;
     }
 
     /// Writes a line in the access log for bytes of a client that were refused before they were a request; see
     /// [`log_refused`].
     #[cold]
     pub(super) fn log_refused(&self, status: Option<u16>, why: &str, worker: &WorkerContext<impl Service>) {
-        if self.link.is_none() {
+        if !self.is_client() {
             log_refused(self.peer, status, why, worker);
         }
     }
@@ -213,12 +239,12 @@ impl Transport {
 
     /// Returns true if this is a connection to a server whose TLS handshake is not complete.
     pub(super) fn is_opening(&self) -> bool {
-        self.link.as_ref().is_some_and(|link| link.is_opening())
+        self.link().is_some_and(|link| link.is_opening())
     }
 
     /// Returns true if this is a connection to a server that shall close when it has no request.
     pub(super) fn retires(&self) -> bool {
-        self.link.as_ref().is_some_and(|link| link.retires())
+        self.link().is_some_and(|link| link.retires())
     }
 
     /// Returns the number of unread bytes at which receiving stops, at most `most`. It is a quarter of [`UNREAD_BYTES`] if an
@@ -237,7 +263,7 @@ impl Transport {
         if unread.capacity() > UNREAD_BYTES && unread.len() < unread.capacity() / 4 {
             unread.shrink_to_fit();
         }
-        self.unread.put(unread, self.link.is_some());
+        self.unread.put(unread, self.is_client());
     }
 
     /// Resumes receiving if it is paused and no reason for the pause is left.
@@ -264,7 +290,7 @@ impl Transport {
     /// Returns true if the connection receives nothing because the peer does not take the sent bytes. A client must
     /// receive, because the server may take the request only while its response is taken.
     pub(super) fn is_held_up(&self) -> bool {
-        self.blocked && self.link.is_none()
+        self.blocked && !self.is_client()
     }
 
     pub(super) fn pause(&mut self, queue: &mut Queue) {
@@ -314,7 +340,7 @@ impl Transport {
             if self.phase != Phase::Closing {
                 self.end_direction(out);
             }
-            if self.link.is_none() {
+            if !self.is_client() {
                 self.pause(out.queue);
             }
             self.restart();
@@ -456,7 +482,7 @@ impl Transport {
     /// is already on its way is still served.
     #[inline]
     fn idle_ticks(&self, worker: &WorkerContext<impl Service>) -> u32 {
-        match &self.link {
+        match self.link() {
             _ if worker.draining() => DRAIN_TICKS,
             None => worker.rules.idle,
             Some(link) => link.idle.get(),

@@ -3,6 +3,7 @@
 
 use super::out::Out;
 use super::transport::Transport;
+use super::tunnel::Tunnel;
 use super::work::{self, Left};
 use super::{Connection, Protocol};
 use crate::service::Service;
@@ -13,10 +14,10 @@ use highwire_proto::Head;
 impl Connection {
     /// Advances everything that can make progress: handler, response body, tunnel, unread requests.
     pub(super) fn drive(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
-        if self.tunnel().is_some_and(|tunnel| tunnel.raw.borrow().has_setup()) {
+        if self.protocol.tunnel().is_some_and(Tunnel::has_setup) {
             self.become_client(worker, head, out);
         }
-        if self.transport.link.is_some() {
+        if self.transport.is_client() {
             self.drive_client(worker, out);
             if self.transport.is_ending() {
                 return;
@@ -28,6 +29,7 @@ impl Connection {
                 http2.drive(&mut self.transport, worker, head, out);
                 return self.release_if_ended(worker);
             }
+            Protocol::Tunnel(tunnel) => tunnel.drive(&mut self.transport, worker, out),
         }
         self.proceed(worker, head, out);
         self.resume_if_wanted(out.queue);
@@ -82,7 +84,11 @@ impl Connection {
     /// Calls [`drive`](Self::drive), and then settles the connection. In a tunnel, or if a handler takes a request body in
     /// parts, charges the time of `drive` as work of the connection. Over HTTP/2, `drive` itself does.
     fn drive_timed(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
-        let is_fed = self.protocol.http1().is_some_and(|http1| http1.is_tunnel() || http1.has_reader());
+        let is_fed = match &self.protocol {
+            Protocol::Http1(http1) => http1.has_reader(),
+            Protocol::Http2(_) => false,
+            Protocol::Tunnel(_) => true,
+        };
         let begun = if is_fed { (worker.stopwatch())() } else { 0 };
         self.drive(worker, head, out);
         if is_fed {

@@ -117,12 +117,14 @@ impl WebSocket {
     /// Creates a connection whose first bytes, `window`, were received already.
     pub(super) fn of_halves(
         reader: RawReader,
-        writer: RawWriter,
+        mut writer: RawWriter,
         connection: Connection,
         codec: Option<Codec>,
         settings: &Settings,
         window: BytesMut,
     ) -> WebSocket {
+        // A peer that has ended its direction takes no part in the closing handshake.
+        writer.cut_with_peer();
         let subprotocol = settings.subprotocol.as_deref().map(Box::from);
         let rare = subprotocol.map(|name| Box::new(Rare { subprotocol: Some(name), ..Rare::default() }));
         let codec = codec.map(Box::new);

@@ -73,11 +73,6 @@ impl Connection {
         }
     }
 
-    /// Creates a connection whose bytes belong to another protocol from the beginning.
-    pub const fn switched(role: Role) -> Connection {
-        Connection { client: State::Switched, server: State::Switched, ..Connection::new(role) }
-    }
-
     /// Returns the client's state.
     pub fn client(&self) -> State {
         self.client

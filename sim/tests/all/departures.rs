@@ -1,11 +1,13 @@
-//! Clients that leave while their requests are handled, servers that are full, and streams and heads that a shutdown meets,
+//! Clients that leave while their requests are handled or while messages wait for them, servers that are full, and streams and heads that a shutdown meets,
 //! in virtual time.
 
 use crate::peer;
 use crate::peer::plain::Play;
 use crate::peer::seen::{see, seen};
+use crate::peer::websocket::{KEY, request};
 use crate::peer::{SECOND, in_all_weathers};
 use highwire::sse::{self, Event};
+use highwire::ws::{Message, WebSocket};
 use highwire::{App, Disconnect, OnDisconnect, blocking, time};
 use highwire_io::sim::{Arrived, Client};
 
@@ -211,4 +213,23 @@ fn a_shutdown_ends_event_streams_and_waits_little_for_heads() {
         seconds += 1;
     }
     assert!(seconds <= 4, "{seconds} seconds");
+}
+
+/// A peer that ends its direction and takes nothing more once kept what was queued for it for the write timeout. (Linux lets a
+/// socket that was closed with a window of zero answer probes of the window for a minute.)
+#[test]
+fn what_waits_for_a_peer_that_has_ended_its_direction_is_dropped() {
+    async fn floods(socket: WebSocket) {
+        let (sender, mut receiver) = socket.split();
+        while sender.try_send(Message::binary(vec![b'x'; 10_000])).is_ok() {}
+        while let Some(Ok(_)) = receiver.recv().await {}
+    }
+    let fields = format!("Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n");
+    let mut play = Play::new(App::new().ws("/", floods));
+    play.client.send(request(&fields).as_bytes());
+    play.settle(false);
+    assert!(play.worker.account() > 10_000, "messages wait for the client");
+    play.client.shutdown();
+    assert!(play.seconds_to_the_end(false, |_| {}) <= 1);
+    assert_eq!(play.worker.account(), 0);
 }

@@ -160,7 +160,7 @@ impl Carrier for H1<'_, '_> {
     }
 
     fn may_answer(&mut self) -> bool {
-        if self.transport.link.is_some() {
+        if self.transport.is_client() {
             return false;
         }
         let has_begun = self.http1.has_begun_to_answer();
@@ -211,7 +211,7 @@ impl Carrier for H1<'_, '_> {
     }
 
     fn cut(&mut self, _: Abort, worker: &mut WorkerContext<impl Service>) {
-        if self.http1.has_begun_to_answer() || self.transport.link.is_some() {
+        if self.http1.has_begun_to_answer() || self.transport.is_client() {
             return self.http1.abort(self.transport, worker, self.out);
         }
         // The answer is complete, so the peer still gets it.

@@ -33,7 +33,7 @@ impl Http1 {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        let version = match transport.link.as_ref().map(|link| link.protocol) {
+        let version = match transport.link().map(|link| link.protocol) {
             Some(Protocol::Http10) => Version::Http10,
             _ => Version::Http11,
         };
@@ -101,7 +101,7 @@ impl Http1 {
     ) -> usize {
         let Parsed { head, seen, behind } = parsed;
         transport.count_request();
-        if let Some(link) = &transport.link
+        if let Some(link) = transport.link()
             && let Some(hint) = head.field(seen, b"keep-alive")
         {
             link.idle.set(link.rules.idle.min(idle_hint(hint).unwrap_or(NEVER)));
@@ -112,7 +112,7 @@ impl Http1 {
             let raw = Raw::new(worker.context.inbox.waker(transport.task().number()));
             self.exchange().accept_tunnel(Tunnel::new(raw), head, seen, worker.now());
             self.become_tunnel(transport);
-            if let Some(link) = &transport.link {
+            if let Some(link) = transport.link() {
                 link.close();
             }
             return 0;
@@ -152,7 +152,7 @@ impl Http1 {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        let Some(link) = transport.link.clone() else { return };
+        let Some(link) = transport.link().cloned() else { return };
         if link.is_opening() {
             self.fail_client(transport, Failure::TimedOut(Stage::Handshake));
             return self.abort(transport, worker, out);
@@ -164,7 +164,6 @@ impl Http1 {
                 return self.wait_for(transport, Phase::Body, worker);
             }
             Phase::Body => self.end_with(transport, Abort::BodyTooSlow, worker, out),
-            Phase::Tunnel => return self.end_idle_tunnel(transport, worker, out),
             Phase::Write => self.end_with(transport, Abort::WriteTooSlow, worker, out),
             Phase::Closing => return self.abort(transport, worker, out),
             Phase::Linger => return self.close(transport, worker, out),
@@ -182,9 +181,6 @@ impl Http1 {
 
     /// Returns the phase of an HTTP/1 connection to a server.
     fn client_phase(&self, transport: &Transport) -> Phase {
-        if self.is_tunnel() {
-            return if transport.blocked() { Phase::Write } else { Phase::Tunnel };
-        }
         let Some(exchange) = &self.exchange else { return Phase::Idle };
         if transport.blocked() && !exchange.incoming.is_streaming() {
             Phase::Write
@@ -206,11 +202,10 @@ impl Http1 {
         out: &mut Out<'_>,
     ) {
         self.recycle_exchange();
-        let has_response = !self.is_tunnel()
-            && self
-                .exchange
-                .as_ref()
-                .is_none_or(|exchange| exchange.pending_request().is_none() && !exchange.incoming.is_streaming());
+        let has_response = self
+            .exchange
+            .as_ref()
+            .is_none_or(|exchange| exchange.pending_request().is_none() && !exchange.incoming.is_streaming());
         if transport.is_opening() {
             if transport.ended() {
                 self.fail_client(
@@ -233,7 +228,7 @@ impl Http1 {
             if transport.blocked() && is_idle {
                 return self.wait_for(transport, Phase::Write, worker);
             }
-            let is_over = transport.link.as_ref().is_some_and(|link| link.is_over(worker.draining()));
+            let is_over = transport.link().is_some_and(|link| link.is_over(worker.draining()));
             if !is_idle || transport.ended() || is_over {
                 return self.finish(transport, worker, out);
             }
@@ -250,9 +245,6 @@ impl Http1 {
         out: &mut Out<'_>,
     ) {
         self.recycle_exchange();
-        if self.is_tunnel() {
-            return;
-        }
         if let Some(exchange) = &self.exchange {
             if exchange.is_unwanted() {
                 self.abort(transport, worker, out);
@@ -296,7 +288,7 @@ impl Http1 {
     /// Fails the request of ours, and records that as the reason why the connection ends.
     fn fail_client(&mut self, transport: &Transport, failure: Failure) {
         self.fail_pending(&failure);
-        if let Some(link) = &transport.link {
+        if let Some(link) = transport.link() {
             link.set_reason(failure);
         }
     }

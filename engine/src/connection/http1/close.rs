@@ -24,7 +24,7 @@ impl Http1 {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        if transport.link.is_some() {
+        if transport.is_client() {
             tracing::debug!(%error, "a server's response is malformed or broken");
         } else {
             tracing::debug!(peer = %transport.peer(), %error, "a request is refused");
@@ -78,7 +78,7 @@ impl Http1 {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        if transport.link.is_some() {
+        if transport.is_client() {
             // The reader of a response has dropped its body, and the rest is too long to receive.
             return self.abort(transport, worker, out);
         }
@@ -115,8 +115,8 @@ impl Http1 {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        // What a client has sent last is of no use to the server, except in a tunnel, or behind bytes that are unsent.
-        let is_needed = transport.link.is_none() || self.is_tunnel() || transport.phase() == Phase::Closing;
+        // What a client has sent last is of no use to the server, except behind bytes that are unsent.
+        let is_needed = !transport.is_client() || transport.phase() == Phase::Closing;
         self.release(worker);
         transport.finish(is_needed, worker, out);
     }
@@ -143,13 +143,13 @@ impl Http1 {
         transport.abort(worker, out);
     }
 
-    /// Ends the exchange or the tunnel, and cancels its handler.
+    /// Ends the exchange, and cancels its handler or the tunnel that it has accepted.
     pub(in crate::connection) fn release(&mut self, worker: &mut WorkerContext<impl Service>) {
         if let Some(mut exchange) = self.exchange.take() {
             exchange.lose(worker);
             exchange.recycle();
         }
-        if let Some(tunnel) = self.tunnel.take() {
+        if let Some(tunnel) = self.accepted.take() {
             tunnel.end(Ended::Broken);
             drop_safely(tunnel);
         }
@@ -176,11 +176,10 @@ impl Http1 {
             Phase::Handler => H1::new(self, transport, out).expire(Waits::Handler, worker),
             Phase::Disconnected => self.end_with(transport, Abort::ClientLeft, worker, out),
             Phase::Write | Phase::Closing => self.abort(transport, worker, out),
-            Phase::Tunnel => self.end_idle_tunnel(transport, worker, out),
-            Phase::Streams | Phase::Gone => {}
+            Phase::Tunnel | Phase::Streams | Phase::Gone => {}
         }
         out.flush(transport.id());
-        if transport.is_ending() || matches!(transport.phase(), Phase::Tunnel | Phase::Body) {
+        if transport.is_ending() || transport.phase() == Phase::Body {
             return false;
         }
         if self.http.must_close() {
@@ -195,12 +194,10 @@ impl Http1 {
     }
 
     /// Begins a graceful shutdown of a client's connection. An idle one closes after [`DRAIN_TICKS`] if no request arrives, and a
-    /// busy one after its answer; the task of a tunnel is notified.
+    /// busy one after its answer.
     pub(in crate::connection) fn drain(&mut self, transport: &mut Transport, worker: &mut WorkerContext<impl Service>) {
         self.http.close_after();
-        if let Some(tunnel) = &self.tunnel {
-            tunnel.drain();
-        } else if matches!(transport.phase(), Phase::Proxy | Phase::Fresh | Phase::Idle | Phase::Head) {
+        if matches!(transport.phase(), Phase::Proxy | Phase::Fresh | Phase::Idle | Phase::Head) {
             // The next request may be on its way already, so the connection waits a moment, and longer if a part of it
             // has come.
             let is_quiet = transport.phase() != Phase::Head && transport.unread.is_empty();

@@ -52,7 +52,7 @@ impl Http1 {
 
     fn begin_to_lend(&mut self, transport: &mut Transport, queue: &mut Queue) -> bool {
         let is_read = transport.unread.is_empty() && !transport.ended() && !transport.is_secure();
-        if !is_read || !self.may_read(transport) || self.incoming_is_full() || self.is_tunnel() {
+        if !is_read || !self.may_read(transport) || self.incoming_is_full() || self.becomes_tunnel() {
             return false;
         }
         let (left, is_paused) = (self.http.exact_left(), transport.paused());
@@ -85,7 +85,7 @@ impl Http1 {
     /// Receives on after a pause. While much waits on this thread, receives one piece of a response's body: the driver receives
     /// what has come in the meantime at once, which may be some 200 KB, however soon it is paused again.
     pub(super) fn receive_on(&mut self, transport: &mut Transport, queue: &mut Queue) {
-        let is_response = transport.link.is_some() && !transport.is_secure() && !transport.ended();
+        let is_response = transport.is_client() && !transport.is_secure() && !transport.ended();
         // If the reader has dropped the body, the driver may have a buffer of it, which only resuming takes back.
         let is_read = self.exchange.as_ref().is_some_and(|exchange| !exchange.incoming.is_let_go());
         if is_response && is_read && self.http.theirs() == State::SendsBody && is_tight() {

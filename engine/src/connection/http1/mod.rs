@@ -11,6 +11,7 @@ mod tunnel;
 
 pub(super) use self::body::trailer_fields;
 pub(super) use self::carrier::H1;
+pub(super) use self::send::INLINE_BYTES;
 
 use self::lent_buffer::LentBuffer;
 use super::out::{BATCH_BYTES, Out};
@@ -35,8 +36,8 @@ pub(super) struct Http1 {
     http: h1::Connection,
     /// The pending exchange.
     exchange: Option<Box<Exchange>>,
-    /// The tunnel that the connection has become. It has taken the exchange's place, which needs more memory.
-    tunnel: Option<Tunnel>,
+    /// The tunnel that takes the place of HTTP/1 after this event.
+    accepted: Option<Tunnel>,
     /// The byte counts of the request's body.
     intake: Intake,
     lent_buffer: LentBuffer,
@@ -55,19 +56,10 @@ pub(super) struct Http1 {
 
 impl Http1 {
     pub(super) fn new(role: Role) -> Http1 {
-        Http1::with(h1::Connection::new(role), None)
-    }
-
-    /// Creates the state of a connection that carries another protocol from its beginning.
-    pub(super) fn of_tunnel(tunnel: Tunnel) -> Http1 {
-        Http1::with(h1::Connection::switched(Role::Server), Some(tunnel))
-    }
-
-    fn with(http: h1::Connection, tunnel: Option<Tunnel>) -> Http1 {
         Http1 {
-            http,
+            http: h1::Connection::new(role),
             exchange: None,
-            tunnel,
+            accepted: None,
             intake: Intake::default(),
             lent_buffer: LentBuffer::None,
             was_lent: false,
@@ -76,15 +68,6 @@ impl Http1 {
             body_refused: false,
             is_http2: false,
         }
-    }
-
-    pub(super) fn tunnel(&self) -> Option<&Tunnel> {
-        self.tunnel.as_ref()
-    }
-
-    /// Returns true if the connection carries another protocol, after Upgrade or CONNECT.
-    pub(super) fn is_tunnel(&self) -> bool {
-        self.tunnel.is_some()
     }
 
     /// Returns true if unread bytes begin with the preface of HTTP/2, which the connection is to speak.
@@ -151,7 +134,7 @@ impl Http1 {
                 transport.pause(out.queue);
                 break;
             }
-            if transport.served() == 0 && rest.first() == Some(&h2::PREFACE[0]) && transport.link.is_none() {
+            if transport.served() == 0 && rest.first() == Some(&h2::PREFACE[0]) && !transport.is_client() {
                 match begins_http2(rest, worker, out) {
                     Some(true) => {
                         self.is_http2 = true;
@@ -182,13 +165,13 @@ impl Http1 {
                     let (seen, behind) = rest.split_at(received.consumed);
                     transport.work.spend(work::scanned_head(seen.len(), head.fields.len()));
                     let parsed = Parsed { head, seen, behind };
-                    at += match transport.link {
-                        None => self.request(transport, length, parsed, worker, out),
-                        Some(_) => self.response(transport, length, parsed, worker, out),
+                    at += if transport.is_client() {
+                        self.response(transport, length, parsed, worker, out)
+                    } else {
+                        self.request(transport, length, parsed, worker, out)
                     };
-                    if self.is_tunnel() {
-                        self.received_raw(transport, &window[at..], worker, out);
-                        return window.len();
+                    if self.becomes_tunnel() {
+                        return at;
                     }
                     if out.waiting() > BATCH_BYTES {
                         self.send_and_hear(transport, worker, out);
@@ -206,9 +189,8 @@ impl Http1 {
                     }
                     let fields = if trailers { trailer_fields(head, rest) } else { Vec::new() };
                     H1::new(self, transport, out).end(fields, worker);
-                    if self.is_tunnel() {
-                        self.received_raw(transport, &window[at..], worker, out);
-                        return window.len();
+                    if self.becomes_tunnel() {
+                        return at;
                     }
                 }
                 // Only clients receive folded lines and interim responses.
@@ -232,7 +214,7 @@ impl Http1 {
         at
     }
 
-    /// Advances the handler, the response's body, and the tunnel.
+    /// Advances the handler and the response's body.
     pub(super) fn drive(
         &mut self,
         transport: &mut Transport,
@@ -243,7 +225,6 @@ impl Http1 {
             H1::new(self, transport, out).poll_answer(worker);
             self.pump(transport, worker, out);
         }
-        self.drive_tunnel(transport, worker, out);
     }
 
     /// Begins the exchange of a parsed head. Returns how many bytes behind it were used as the request's body.

@@ -23,7 +23,7 @@ use http::{HeaderName, HeaderValue, header};
 /// The size in bytes up to which a body, a part of a body or a write of a tunnel is copied after the bytes written so
 /// far, so that one send takes both. Without TLS, a longer one is sent without a copy. Copying 16 KiB costs less than
 /// another send (measured: about 1 µs against 2 to 3 µs).
-pub(super) const INLINE_BYTES: usize = 16 * 1024;
+pub(in crate::connection) const INLINE_BYTES: usize = 16 * 1024;
 
 /// The most parts of a body that are sent before other connections get their turn.
 const PARTS_A_TURN: usize = 256;
@@ -322,7 +322,7 @@ impl Http1 {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        if transport.link.is_some() {
+        if transport.is_client() {
             return self.end_with(transport, Abort::BodyMisfit(Some(error)), worker, out);
         }
         rate_limited::log!(Mistake, error, %error, "a handler's answer cannot be sent");

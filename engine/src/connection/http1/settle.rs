@@ -54,7 +54,7 @@ impl Http1 {
         if transport.is_ending() {
             return;
         }
-        if transport.link.is_some() {
+        if transport.is_client() {
             return self.settle_client(transport, worker, out);
         }
         self.recycle_exchange();
@@ -86,8 +86,6 @@ impl Http1 {
             || exchange.is_some_and(|exchange| exchange.outgoing.is_streaming() && !exchange.awaits_answer())
         {
             if transport.blocked() { Phase::Write } else { Phase::Handler }
-        } else if self.is_tunnel() {
-            Phase::Tunnel
         } else if self.http.client() == State::SendsBody {
             if self.body_refused || self.incoming_is_full() { Phase::Handler } else { Phase::Body }
         } else if exchange.is_some_and(Exchange::awaits_answer) {
@@ -137,10 +135,6 @@ impl Http1 {
             self.refuse(transport, error, worker, out);
         } else if let Ok(Event::End { .. }) = ended {
             H1::new(self, transport, out).end(Vec::new(), worker);
-        } else if let Some(tunnel) = &self.tunnel {
-            // This is needed if the handler has accepted the tunnel after the peer's end. Otherwise the tunnel already
-            // has the end.
-            tunnel.peer_ended(transport.end_said());
         }
     }
 
@@ -158,33 +152,10 @@ impl Http1 {
         phase: Phase,
         worker: &mut WorkerContext<impl Service>,
     ) {
-        let is_new = transport.phase() != phase;
-        if phase == Phase::Body && is_new {
+        if phase == Phase::Body && transport.phase() != phase {
             self.intake.arrived = 0;
         }
         transport.wait_for(phase, worker);
-        if is_new {
-            self.keep_due(transport, worker);
-        }
-    }
-
-    /// Keeps the deadline that was just set, because an alarm of a tunnel's task may be earlier.
-    pub(in crate::connection) fn keep_due(&self, transport: &Transport, worker: &mut WorkerContext<impl Service>) {
-        if let Some(tunnel) = &self.tunnel {
-            transport.set_tunnel_due(transport.due(worker), &mut tunnel.raw.borrow_mut(), worker);
-        }
-    }
-
-    /// Wakes the task of a tunnel if its alarm is due. Returns true if the connection's own deadline has not passed.
-    pub(in crate::connection) fn ring(&self, transport: &Transport, worker: &mut WorkerContext<impl Service>) -> bool {
-        let Some(tunnel) = &self.tunnel else { return false };
-        let mut raw = tunnel.raw.borrow_mut();
-        raw.ring(worker.tick());
-        let is_early = raw.due > worker.tick();
-        if is_early {
-            transport.set_tunnel_due(raw.due, &mut raw, worker);
-        }
-        is_early
     }
 
     /// Counts and charges the bytes that this connection holds now. Returns false if the memory budget has no room.
@@ -197,8 +168,7 @@ impl Http1 {
     pub(in crate::connection) fn count_exchanges(&self, transport: &mut Transport) {
         let lent = transport.account.lent();
         let exchange = self.exchange.as_ref().map_or(lent, |exchange| exchange.lent(lent) + exchange.held());
-        let tunnel = self.tunnel.as_ref().map_or(0, |tunnel| tunnel.held());
-        transport.account.set_exchanges(exchange + tunnel);
+        transport.account.set_exchanges(exchange);
     }
 
     /// Ends the exchange of a connection that is ending, and gives back its charge.
@@ -208,7 +178,7 @@ impl Http1 {
         transport: &mut Transport,
         worker: &mut WorkerContext<impl Service>,
     ) {
-        if transport.is_ending() && (self.exchange.is_some() || self.is_tunnel()) {
+        if transport.is_ending() && (self.exchange.is_some() || self.becomes_tunnel()) {
             self.release(worker);
             transport.give_back_exchanges(worker);
         }
@@ -217,7 +187,7 @@ impl Http1 {
     /// Returns the number of unread bytes at which receiving stops; see [`Transport::most_unread`].
     pub(in crate::connection) fn most_unread(&self, transport: &Transport) -> usize {
         // While the reader of a response takes nothing, its connection keeps no more than the queue of the body does.
-        let is_full = transport.link.is_some() && self.incoming_is_full();
+        let is_full = transport.is_client() && self.incoming_is_full();
         transport.most_unread(if is_full { most_incoming() } else { UNREAD_BYTES })
     }
 
@@ -227,11 +197,9 @@ impl Http1 {
         if self.lend_buffer(transport, queue) || !transport.paused() {
             return;
         }
-        let raw_is_full = self.tunnel.as_ref().is_some_and(|tunnel| tunnel.raw.borrow().paused);
         let full = transport.is_held_up()
             || self.body_refused
             || transport.unread.len() >= self.most_unread(transport)
-            || raw_is_full
             || self.incoming_is_full();
         if !full && transport.phase() != Phase::Gone {
             self.receive_on(transport, queue);

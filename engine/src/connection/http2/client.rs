@@ -47,7 +47,7 @@ impl Transport {
 impl Http2 {
     /// Fails all requests of ours, and records that as the reason why the connection ends.
     pub(in crate::connection) fn fail_client(&mut self, transport: &Transport, failure: Failure) {
-        if let Some(link) = &transport.link {
+        if let Some(link) = transport.link() {
             self.fail_pending(&failure);
             link.set_reason(failure);
         }
@@ -195,7 +195,7 @@ impl Transport {
             // The tunnel's bytes follow when the server has accepted it.
             return;
         }
-        if http2.is_far || self.link.as_ref().is_some_and(|link| link.is_far()) {
+        if http2.is_far || self.link().is_some_and(|link| link.is_far()) {
             http2.begin_ahead(stream, worker, out);
         }
         self.send_content_http2(http2, stream, content, worker, out);
@@ -310,7 +310,7 @@ impl Transport {
             active.is_asked && (active.exchange.is_unwanted() || active.exchange.incoming.is_let_go())
         });
         if is_unwanted {
-            if self.link.is_some() {
+            if self.is_client() {
                 http2.doubt_early(worker, out);
             }
             http2.http.reset(stream, Code::Cancel, &mut out.queue.output);

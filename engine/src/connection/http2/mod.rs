@@ -48,7 +48,7 @@ impl Transport {
         let limits = &rules.parser;
         let (mut at, mut has_opened) = (0, false);
         http2.http.set_second(worker.tick() / TICKS_A_SECOND);
-        if self.link.is_some() && !window.is_empty() {
+        if self.is_client() && !window.is_empty() {
             (http2.heard, http2.pinged) = (worker.tick(), None);
         }
         self.work.begin(worker.turn(), worker.allowance());
@@ -81,7 +81,7 @@ impl Transport {
             }
             match received.event {
                 Event::NeedMore => break,
-                Event::Head(stream, length) if self.link.is_some() => {
+                Event::Head(stream, length) if self.is_client() => {
                     self.work.spend(work::decoded_head(fields.len(), head.fields.len()));
                     let message = (&mut *head, &fields[..], &window[at..]);
                     at += self.response_http2(http2, stream, length, message, worker, out);
@@ -116,7 +116,7 @@ impl Transport {
                 Event::AllOpened => {
                     self.work.spend(work::FRAME);
                     has_opened |= http2.all_opened();
-                    if self.link.as_ref().is_some_and(|link| !link.is_quiet()) {
+                    if self.link().is_some_and(|link| !link.is_quiet()) {
                         // A request may have waited for the server's settings.
                         worker.context.inbox.waker(self.task().number()).wake();
                     }
@@ -144,7 +144,7 @@ impl Transport {
 
     #[cold]
     fn count_failure(&self, http2: &Http2, worker: &WorkerContext<impl Service>) {
-        if let Some(kind) = http2.http.fired().filter(|_| self.link.is_none()) {
+        if let Some(kind) = http2.http.fired().filter(|_| !self.is_client()) {
             worker.shared.counters.http2_fired[kind as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             rate_limited::log!(Abuse, warn, peer = %self.peer(), ?kind, "an HTTP/2 peer exceeds a limit against abuse; its connection ends");
         }

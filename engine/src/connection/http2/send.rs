@@ -367,7 +367,7 @@ impl Http2 {
         }
         let has_late_wakes = std::mem::take(&mut self.has_late_wakes);
         // What happens to a request of ours wakes its stream.
-        if transport.link.is_none() || has_late_wakes || has_unnumbered(self) {
+        if !transport.is_client() || has_late_wakes || has_unnumbered(self) {
             transport.drive_streams(self, 0, worker, out);
         }
     }

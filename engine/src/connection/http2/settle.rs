@@ -31,7 +31,7 @@ impl Http2 {
         if !self.recharge(transport, worker) && !self.evict_streams(transport, worker, out) {
             return self.no_memory(transport, worker, out);
         }
-        let has_left = transport.ended() && transport.link.is_none();
+        let has_left = transport.ended() && !transport.is_client();
         if has_left && transport.work.is_unfinished() {
             // The client has left, so the server drops the requests that are not parsed yet. Otherwise clients that send
             // much and leave would keep the worker busy.
@@ -50,7 +50,7 @@ impl Http2 {
         let owed = std::mem::take(&mut self.owed);
         self.http.dropped(owed, &mut out.queue.output);
         let is_quiet = self.http.open_streams() == 0;
-        let is_done = transport.link.as_ref().is_some_and(|link| {
+        let is_done = transport.link().is_some_and(|link| {
             link.is_over(worker.draining()) || (link.is_quiet() && self.http.peer_goes_away().is_some())
         });
         if is_quiet && !waits_to_be_read && (transport.ended() || self.http.is_gone() || is_done) {
@@ -62,8 +62,8 @@ impl Http2 {
             self.is_idle_from_now(worker);
         }
         // A request for another protocol waits for the server's settings.
-        let awaits_settings = !self.http.knows_peer() && transport.link.as_ref().is_some_and(|link| !link.is_quiet());
-        let is_client = transport.link.is_some();
+        let awaits_settings = !self.http.knows_peer() && transport.link().is_some_and(|link| !link.is_quiet());
+        let is_client = transport.is_client();
         let due = self.due().into_iter().chain(self.silence_due().filter(|_| is_client)).min();
         let idle_due = self.idle_since.unwrap_or(worker.tick()).saturating_add(worker.rules.idle);
         if transport.blocked() && out.waiting() > 0 {
@@ -153,7 +153,7 @@ impl Http2 {
                     // The second GOAWAY names the last stream that is served.
                     self.http.go_away(&mut out.queue.output);
                 }
-                if transport.link.is_some() && self.silence_due().is_some_and(|due| due <= worker.tick()) {
+                if transport.is_client() && self.silence_due().is_some_and(|due| due <= worker.tick()) {
                     if self.pinged.is_some() {
                         tracing::debug!(peer = %transport.peer(), "a server does not answer PING; its connection ends");
                         self.fail_client(transport, client::Failure::Lost);
@@ -170,7 +170,7 @@ impl Http2 {
             }
             _ => {
                 if phase == Phase::Head
-                    && let Some(link) = &transport.link
+                    && let Some(link) = transport.link()
                 {
                     // These have waited for the server's settings.
                     while let Some(pending_request) = link.next() {
@@ -254,7 +254,7 @@ impl Http2 {
         out: &mut Out<'_>,
     ) {
         // What a client has sent last is of no use to the server, except behind bytes that are unsent.
-        let is_needed = transport.link.is_none() || transport.phase() == Phase::Closing;
+        let is_needed = !transport.is_client() || transport.phase() == Phase::Closing;
         transport.finish(is_needed, worker, out);
     }
 
@@ -350,7 +350,7 @@ impl Transport {
                 self.end_idle_tunnel(http2, stream, worker, out);
                 continue;
             }
-            if self.link.is_some() && matches!(waits, Waits::Head | Waits::Body) {
+            if self.is_client() && matches!(waits, Waits::Head | Waits::Body) {
                 http2.doubt(worker, out);
             }
             H2 { transport: self, http2, stream, out }.expire(waits, worker);

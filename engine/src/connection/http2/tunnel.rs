@@ -151,7 +151,7 @@ impl Transport {
             return H2 { transport: self, http2, stream, out }.abort(abort, worker);
         }
         let raw = tunnel.raw.borrow();
-        let has_something = raw.has_outgoing() || raw.is_written() || !raw.flushed;
+        let has_something = raw.has_outgoing() || raw.is_written() || !raw.is_flushed();
         let (is_finished, is_cut) = (raw.is_finished(), raw.is_cut(worker.turn()));
         drop(raw);
         if is_cut && active.pending.is_empty() && active.is_answered() {
