@@ -64,7 +64,7 @@ Options:
   --engine ENGINE   auto, uring or readiness (default auto)
   --seconds S       how long each attack lasts, in seconds (default 2, with --short 0.4)
   --program FILE    attack this build of `highwire` and build nothing; attacks on a broker need the feature `redis`
-  --page FILE       the file of the page (default docs/attacks.md)
+  --page FILE       the file of the page (default target/attack/page.md)
   --list            show the attacks and run nothing
 
 Fails if the server ends or stops answering, or if the bystander has an error. Also fails if the server's memory exceeds
@@ -78,7 +78,7 @@ feature `redis` is missing (--short builds none). The servers' logs are in targe
 const LOGS: &str = "target/attack";
 
 /// The file of the page.
-const PAGE: &str = "docs/attacks.md";
+const PAGE: &str = "target/attack/page.md";
 
 /// The numbers of attacking connections.
 const COUNTS: &[u32] = &[1, 20, 100];

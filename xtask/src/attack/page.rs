@@ -1,4 +1,4 @@
-//! Renders the measurements as Markdown for docs/attacks.md.
+//! Renders all measurements as Markdown. docs/attacks.md is a summary of such a page.
 
 use std::fmt::Write as _;
 
@@ -33,9 +33,9 @@ impl Row {
 const OPENING: &str = "\
 # Attacks
 
-`cargo xtask attack` wrote this page. It mounts each attack on loopback against the release build of `highwire demo`
+`cargo xtask attack` wrote this page, of which docs/attacks.md is the summary. It mounts each attack on loopback against the release build of `highwire demo`
 with default settings, or of `highwire serve` as a proxy in front of it, first from 1 connection, then from 20, then from 100, and measures the server and a bystander.
-[SECURITY.md](../SECURITY.md) has Highwire's promises, [limits.md](limits.md) the limits that enforce them.
+SECURITY.md has Highwire's promises, docs/limits.md the limits that enforce them.
 
 The bystander is a client with four HTTP/1.1 connections, which it uses in turn. It requests `/hello` every 2 ms, or as soon
 as the previous answer has arrived if that is later. The attackers run in their own process with the lowest priority (`nice -n 19`). If root runs the command,
