@@ -31,7 +31,7 @@ impl Uring {
     /// arrives with the last data after receiving was paused and resumed.
     fn look_for_end<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) {
         let Some(connection) = self.connections.get(socket) else { return };
-        if connection.closed || connection.ended || connection.paused {
+        if connection.is_closed() || connection.ended || connection.paused {
             return;
         }
         let is_unix = || socket2::SockRef::from(&connection.descriptor).domain().ok() == Some(socket2::Domain::UNIX);

@@ -15,6 +15,7 @@
 //! A ring is created disabled and belongs to the thread of the first turn, so another thread may create the driver.
 
 mod arrive;
+mod connection;
 mod provided;
 mod receive;
 mod ring;
@@ -23,13 +24,14 @@ mod send;
 use crate::clock::{self, RealClock};
 use crate::connecting::Connecting;
 use crate::lent_buffer::LentBuffer;
-use crate::outgoing::{FileRange, Outgoing};
+use crate::outgoing::FileRange;
 use crate::slots::Slots;
-use crate::socket::{self, Lifted, Socket};
+use crate::socket::{self, Socket};
 use crate::sys::Waitable;
 use crate::sys::embed::Nest;
 use crate::wake::Notifier;
 use crate::{Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, random};
+use connection::{Closing, Connection, Receive};
 use io_uring::{cqueue, opcode, squeue, types};
 use provided::BufferRing;
 use ring::Ring;
@@ -72,49 +74,6 @@ struct Entry {
     data: u64,
     result: i32,
     flags: u32,
-}
-
-#[derive(Debug)]
-struct Connection {
-    descriptor: OwnedFd,
-    /// True if the peer is [`Peer::Local`]. The peer's address is not kept, because it would take memory of each connection.
-    is_local: bool,
-    /// The last round with an arena send of this socket, or 0 if there was none. Rounds begin at 1.
-    round: u32,
-    /// True if a receive is in flight.
-    armed: bool,
-    paused: bool,
-    /// True if the loop has resumed receiving at some time: see `look_for_end`.
-    resumed: bool,
-    ended: bool,
-    /// True if an asynchronous send of the bytes at the front of `outgoing` is in flight. If a file is at the front,
-    /// true if a poll for writability is in flight.
-    sending: bool,
-    /// True if the connection is closed for the loop. The driver removes it when its bytes are sent or dropped.
-    closed: bool,
-    /// True if the connection is being reset, because the loop has aborted it or its bytes cannot be sent, at least not
-    /// in time. Its unsent bytes are dropped.
-    aborted: bool,
-    /// True if `Failed` was reported.
-    failed: bool,
-    /// True if the peer has reset the connection, as a send has found. What arrived before is received, and then `Failed` is
-    /// reported.
-    is_reset: bool,
-    /// The number of turns since then.
-    turns_since_reset: u8,
-    /// True if some bytes to send were lost, for example because a file is too short. Nothing queued behind them may
-    /// leave.
-    lost: bool,
-    /// True if `Drained` must be reported once `outgoing` is empty.
-    owed: bool,
-    /// True from `Blocked`, `SendBytes` or `SendFile` until `Drained` is reported.
-    told: bool,
-    lifted: Lifted,
-    /// The loop's buffer for the next bytes. The kernel gets it when no other receive is in flight.
-    lent_buffer: Option<Box<LentBuffer>>,
-    /// True if a receive into `lent_buffer` is in flight.
-    fills_lent_buffer: bool,
-    outgoing: Option<Box<Outgoing>>,
 }
 
 #[derive(Debug)]
@@ -214,13 +173,18 @@ impl Uring {
 
     fn arm(&mut self, id: SocketId) {
         let Some(connection) = self.connections.get(id) else { return };
-        if connection.lent_buffer.is_some() || connection.fills_lent_buffer {
+        if connection.lent_buffer.is_some() || connection.fills_lent_buffer() {
             return self.fill_lent_buffer(id);
         }
-        if connection.armed || connection.paused || connection.ended || connection.closed || connection.is_reset {
+        if connection.is_armed()
+            || connection.paused
+            || connection.ended
+            || connection.is_closed()
+            || connection.is_reset
+        {
             return;
         }
-        connection.armed = true;
+        connection.receive = Receive::Armed;
         let descriptor = types::Fd(connection.descriptor.as_raw_fd());
         self.submit(opcode::RecvMulti::new(descriptor, provided::GROUP).build().user_data(data(kind::RECEIVE, id)));
     }
@@ -231,28 +195,7 @@ impl Uring {
     }
 
     fn insert(&mut self, descriptor: OwnedFd, peer: Peer) -> SocketId {
-        let id = self.connections.insert(Connection {
-            descriptor,
-            is_local: peer == Peer::Local,
-            round: 0,
-            armed: false,
-            paused: false,
-            resumed: false,
-            ended: false,
-            sending: false,
-            closed: false,
-            aborted: false,
-            failed: false,
-            is_reset: false,
-            turns_since_reset: 0,
-            lost: false,
-            owed: false,
-            told: false,
-            lifted: Lifted::default(),
-            lent_buffer: None,
-            fills_lent_buffer: false,
-            outgoing: None,
-        });
+        let id = self.connections.insert(Connection::new(descriptor, peer));
         self.arm(id);
         id
     }
@@ -276,19 +219,21 @@ impl Uring {
                 Op::Close { socket } => self.close(socket),
                 Op::Abort { socket } => self.abort(socket),
                 Op::PauseRecv { socket } => {
-                    if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.closed) {
+                    if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.is_closed())
+                    {
                         // A receive into a lent buffer pauses when it has ended.
                         connection.paused = true;
-                        if connection.armed {
+                        if connection.is_armed() {
                             self.cancel(data(kind::RECEIVE, socket));
                         }
                     }
                 }
                 Op::ResumeRecv { socket } => {
-                    if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.closed) {
+                    if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.is_closed())
+                    {
                         (connection.paused, connection.resumed) = (false, true);
                         if let Some(lent_buffer) = connection.lent_buffer.take()
-                            && connection.fills_lent_buffer
+                            && connection.fills_lent_buffer()
                         {
                             // The memory stays until the receive has ended; see `filled_lent_buffer`.
                             let receive = data(kind::RECEIVE_INTO, socket);
@@ -373,17 +318,18 @@ impl Uring {
     fn sent<S: Sink>(&mut self, socket: SocketId, result: i32, queue: &mut Queue, sink: &mut S) {
         let Some(connection) = self.connections.get(socket) else { return };
         connection.sending = false;
-        if connection.aborted {
+        if connection.is_aborted() {
             connection.outgoing = None;
             return self.finish(socket);
         }
+        let is_closed = connection.is_closed();
         let Some(outgoing) = &mut connection.outgoing else { return };
         match result {
             count @ 0.. => outgoing.sent(count as usize),
             error if socket::is_passing(&io::Error::from_raw_os_error(-error)) => {}
             error => {
                 connection.outgoing = None;
-                if connection.closed {
+                if connection.is_closed() {
                     return self.finish(socket);
                 }
                 let error = io::Error::from_raw_os_error(-error);
@@ -392,7 +338,7 @@ impl Uring {
                 return self.broken.push((socket, error));
             }
         }
-        let unfinished = connection.told && !connection.closed && !connection.failed && !outgoing.is_empty();
+        let unfinished = connection.told && !is_closed && !connection.failed && !outgoing.is_empty();
         self.send_waiting(socket);
         if unfinished {
             sink.complete(Completion::Progress { socket }, queue);
@@ -417,7 +363,7 @@ impl Uring {
                 continue;
             }
             if let Some(connection) = self.connections.get(socket)
-                && !connection.closed
+                && !connection.is_closed()
                 && !std::mem::replace(&mut connection.failed, true)
             {
                 connection.ended = true;
@@ -440,7 +386,7 @@ impl Uring {
     fn report_one<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) {
         if let Some(socket) = self.blocked.pop() {
             if let Some(connection) = self.connections.get(socket)
-                && !connection.closed
+                && !connection.is_closed()
                 && !connection.failed
             {
                 connection.told = true;
@@ -449,7 +395,7 @@ impl Uring {
             }
         } else if let Some(socket) = self.drained.pop()
             && let Some(connection) = self.connections.get(socket)
-            && !connection.closed
+            && !connection.is_closed()
             && !connection.failed
         {
             if connection.outgoing.is_some() {
@@ -505,13 +451,14 @@ impl Driver for Uring {
     fn release(&mut self, socket: SocketId) -> Option<Socket> {
         let round = self.round;
         let connection = self.connections.get(socket)?;
-        let is_busy = connection.outgoing.is_some() || connection.lent_buffer.is_some() || connection.fills_lent_buffer;
-        if is_busy || connection.round == round || connection.closed {
+        let is_busy =
+            connection.outgoing.is_some() || connection.lent_buffer.is_some() || connection.fills_lent_buffer();
+        if is_busy || connection.round == round || connection.is_closed() {
             return None;
         }
         let peer = if connection.is_local { Peer::Local } else { socket::peer_of(&connection.descriptor)? };
         let connection = self.connections.remove(socket)?;
-        if connection.armed {
+        if connection.is_armed() {
             self.cancel(data(kind::RECEIVE, socket));
             // Submit the queued entries now, while the descriptor's number in them still means this socket.
             let _ = self.ring.submit();

@@ -1,6 +1,6 @@
 //! Received bytes: the completions of a multishot receive become reports to the sink.
 
-use super::{Connection, Entry, Uring, data, kind, socket_of};
+use super::{Connection, Entry, Receive, Uring, data, kind, socket_of};
 use crate::lent_buffer::LentBuffer;
 use crate::{Completion, Queue, Sink, SocketId, limit, socket};
 use io_uring::{cqueue, opcode, types};
@@ -33,7 +33,7 @@ impl Uring {
         let Some(buffer) = cqueue::buffer_select(first.flags) else { return };
         let socket = socket_of(first.data);
         if let Some(connection) = self.connections.get(socket)
-            && !connection.closed
+            && !connection.is_closed()
             && !connection.ended
         {
             let count = (run.len() - 1) * limit::RING_BUFFER_BYTES + last.result as usize;
@@ -50,8 +50,10 @@ impl Uring {
     fn after_receive(&mut self, socket: SocketId, entry: Entry) {
         let Some(connection) = self.connections.get(socket) else { return };
         let more = cqueue::more(entry.flags);
-        connection.armed &= more;
-        if connection.closed || connection.ended {
+        if !more {
+            connection.disarm();
+        }
+        if connection.is_closed() || connection.ended {
             return;
         }
         if !more {
@@ -66,8 +68,10 @@ impl Uring {
         let buffer = cqueue::buffer_select(entry.flags);
         if let Some(connection) = self.connections.get(socket) {
             let more = cqueue::more(entry.flags);
-            connection.armed &= more;
-            if !connection.closed && !connection.ended {
+            if !more {
+                connection.disarm();
+            }
+            if !connection.is_closed() && !connection.ended {
                 match (entry.result, buffer) {
                     (count @ 1.., Some(buffer)) => {
                         let bytes = self.buffers.bytes(buffer, count as usize);
@@ -98,12 +102,12 @@ impl Uring {
     /// Receives once into a buffer of the loop. First cancels a multishot receive in flight.
     pub(super) fn receive_into(&mut self, socket: SocketId, buffer: Vec<u8>, room: usize) {
         let Some(connection) = self.connections.get(socket) else { return };
-        if connection.closed || connection.ended || connection.lent_buffer.is_some() {
+        if connection.is_closed() || connection.ended || connection.lent_buffer.is_some() {
             return;
         }
         connection.lent_buffer = Some(Box::new(LentBuffer::new(buffer, room)));
         (connection.paused, connection.resumed) = (true, true);
-        if connection.armed {
+        if connection.is_armed() {
             self.cancel(data(kind::RECEIVE, socket));
         }
         self.fill_lent_buffer(socket);
@@ -112,7 +116,7 @@ impl Uring {
     /// Submits the receive into the loop's buffer, if there is one and no other receive is in flight.
     pub(super) fn fill_lent_buffer(&mut self, socket: SocketId) {
         let Some(connection) = self.connections.get(socket) else { return };
-        if connection.armed || connection.fills_lent_buffer || connection.closed || connection.ended {
+        if connection.is_armed() || connection.fills_lent_buffer() || connection.is_closed() || connection.ended {
             return;
         }
         let Some(lent_buffer) = &mut connection.lent_buffer else { return };
@@ -121,7 +125,7 @@ impl Uring {
         // The memory stays in place until the receive completes, because only `filled_lent_buffer` takes the box, or `finish`, which
         // keeps it in `cancelled`.
         let entry = opcode::Recv::new(descriptor, spare.as_mut_ptr().cast(), spare.len() as u32).build();
-        connection.fills_lent_buffer = true;
+        connection.receive = Receive::IntoLentBuffer;
         self.submit(entry.user_data(data(kind::RECEIVE_INTO, socket)));
     }
 
@@ -136,14 +140,14 @@ impl Uring {
         let Some(connection) = self.connections.get(socket) else {
             return self.cancelled.retain(|(cancelled, _)| *cancelled != entry.data);
         };
-        connection.fills_lent_buffer = false;
+        connection.receive = Receive::None;
         // If the loop has resumed receiving, the memory is among the cancelled ones, and the loop may have another buffer.
         let cancelled = self.cancelled.iter().position(|(cancelled, _)| *cancelled == entry.data);
         let lent_buffer = match cancelled {
             Some(at) => Some(self.cancelled.swap_remove(at).1),
             None => connection.lent_buffer.take(),
         };
-        let Some(lent_buffer) = lent_buffer.filter(|_| !connection.closed && !connection.ended) else { return };
+        let Some(lent_buffer) = lent_buffer.filter(|_| !connection.is_closed() && !connection.ended) else { return };
         match entry.result {
             count @ 1.. => {
                 let count = count as usize;
@@ -185,12 +189,12 @@ impl Uring {
         let mut buffer = Vec::new();
         for _ in 0..LAST_RECEIVES {
             let Some(connection) = self.connections.get(socket) else { return true };
-            if !connection.is_reset || connection.ended || connection.closed || connection.failed {
+            if !connection.is_reset || connection.ended || connection.is_closed() || connection.failed {
                 return true;
             }
             // A receive in flight ends soon, because the connection is broken.
-            let is_lent = connection.lent_buffer.is_some() || connection.fills_lent_buffer;
-            if is_lent || (has_completions && connection.armed) {
+            let is_lent = connection.lent_buffer.is_some() || connection.fills_lent_buffer();
+            if is_lent || (has_completions && connection.is_armed()) {
                 connection.turns_since_reset += 1;
                 return connection.turns_since_reset > LAST_TURNS;
             }

@@ -1,6 +1,6 @@
 //! Sending and closing: arena sends, asynchronous sends, files, and the end of a connection.
 
-use super::{Connection, Uring, data, kind, number_of, numbered, socket_of};
+use super::{Closing, Connection, Uring, data, kind, number_of, numbered, socket_of};
 use crate::outgoing::{FileRange, Next, Outgoing};
 use crate::socket::{self, Lifted, is_passing};
 use crate::{Completion, Queue, Sink, SocketId, limit};
@@ -55,7 +55,7 @@ impl Uring {
         connection.stop_receiving(&error);
         (connection.sending, connection.lost) = (false, true);
         connection.outgoing = None;
-        if connection.closed {
+        if connection.is_closed() {
             self.cut(id);
         } else {
             self.broken.push((id, error));
@@ -113,11 +113,11 @@ impl Uring {
         if connection.sending {
             return;
         }
-        if connection.aborted {
+        if connection.is_aborted() {
             return self.finish(id);
         }
         let Some(outgoing) = &connection.outgoing else {
-            if connection.closed {
+            if connection.is_closed() {
                 self.finish(id);
             }
             return;
@@ -127,14 +127,14 @@ impl Uring {
                 socket::shutdown(&connection.descriptor, Shutdown::Write);
             }
             connection.outgoing = None;
-            if connection.closed {
+            if connection.is_closed() {
                 self.finish(id);
             } else if std::mem::take(&mut connection.owed) {
                 self.drained.push(id);
             }
             return;
         }
-        if !connection.owed && !connection.closed {
+        if !connection.owed && !connection.is_closed() {
             // Bytes wait for the peer, and the loop does not expect a `Drained` report yet, so report `Blocked`.
             connection.owed = true;
             self.blocked.push(id);
@@ -175,7 +175,7 @@ impl Uring {
     pub(super) fn writable<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) {
         let Some(connection) = self.connections.get(socket) else { return };
         connection.sending = false;
-        if connection.aborted {
+        if connection.is_aborted() {
             connection.outgoing = None;
             return self.finish(socket);
         }
@@ -183,7 +183,7 @@ impl Uring {
         let before = left(connection);
         self.send_waiting(socket);
         if let Some(connection) = self.connections.get(socket)
-            && !connection.closed
+            && !connection.is_closed()
             && !connection.failed
             && (1..before).contains(&left(connection))
         {
@@ -206,11 +206,11 @@ impl Uring {
 
     pub(super) fn close(&mut self, id: SocketId) {
         let (round, now) = (self.round, self.now);
-        let Some(connection) = self.connections.get(id).filter(|connection| !connection.closed) else { return };
+        let Some(connection) = self.connections.get(id).filter(|connection| !connection.is_closed()) else { return };
         if connection.lost {
             return self.cut(id);
         }
-        connection.closed = true;
+        connection.closing = Closing::Closed;
         if connection.round == round {
             self.deferred.push(id);
         } else if connection.outgoing.is_none() {
@@ -222,14 +222,14 @@ impl Uring {
     }
 
     pub(super) fn abort(&mut self, id: SocketId) {
-        if self.connections.get(id).is_some_and(|connection| !connection.closed) {
+        if self.connections.get(id).is_some_and(|connection| !connection.is_closed()) {
             self.cut(id);
         }
     }
 
     fn cut(&mut self, id: SocketId) {
         let Some(connection) = self.connections.get(id) else { return };
-        (connection.closed, connection.aborted) = (true, true);
+        connection.closing = Closing::Aborted;
         socket::reset_on_close(&connection.descriptor);
         if connection.sending {
             let kind = if connection.lends_bytes() { kind::SEND } else { kind::WRITABLE };
@@ -247,10 +247,10 @@ impl Uring {
     /// Closes a connection. First cancels a receive in flight, which would keep the connection open.
     pub(super) fn finish(&mut self, id: SocketId) {
         let Some(mut connection) = self.connections.remove(id) else { return };
-        if connection.armed {
+        if connection.is_armed() {
             self.cancel(data(kind::RECEIVE, id));
         }
-        if connection.fills_lent_buffer
+        if connection.fills_lent_buffer()
             && let Some(lent_buffer) = connection.lent_buffer.take()
         {
             let receive = data(kind::RECEIVE_INTO, id);
@@ -298,7 +298,7 @@ impl Uring {
                 connection.outgoing = None;
                 connection.lost = true;
                 connection.stop_receiving(&error);
-                if connection.closed {
+                if connection.is_closed() {
                     self.deferred.push(id);
                 } else {
                     self.broken.push((id, error));
@@ -306,11 +306,11 @@ impl Uring {
                 return;
             }
         };
-        if connection.aborted {
+        if connection.is_aborted() {
             return self.deferred.push(id);
         }
         let rest = &output[(start + sent).min(end) as usize..end as usize];
-        let closed = connection.closed;
+        let closed = connection.is_closed();
         // If an operation was queued behind this send, `close` has already added the connection to `lingering`.
         let lingers = connection.outgoing.is_some() || connection.sending;
         connection.outgoing.get_or_insert_default().push_copy_front(rest);
@@ -348,7 +348,7 @@ impl Uring {
 impl Connection {
     /// Returns true if the loop may still send on this connection.
     pub(super) fn may_send(&self) -> bool {
-        !self.closed && !self.lost
+        !self.is_closed() && !self.lost
     }
 
     /// Returns true if a send in flight points to bytes of this connection.
@@ -374,8 +374,8 @@ impl Drop for Uring {
         let mut in_flight: Vec<u64> = self.cancelled.iter().map(|&(receive, _)| receive).collect();
         for id in self.connections.ids().collect::<Vec<_>>() {
             let Some(connection) = self.connections.get(id) else { continue };
-            let lent = [(connection.lends_bytes(), kind::SEND), (connection.fills_lent_buffer, kind::RECEIVE_INTO)];
-            if connection.lends_bytes() || connection.fills_lent_buffer {
+            let lent = [(connection.lends_bytes(), kind::SEND), (connection.fills_lent_buffer(), kind::RECEIVE_INTO)];
+            if connection.lends_bytes() || connection.fills_lent_buffer() {
                 socket::shutdown(&connection.descriptor, Shutdown::Both);
             }
             in_flight.extend(lent.into_iter().filter(|(is_lent, _)| *is_lent).map(|(_, kind)| data(kind, id)));
