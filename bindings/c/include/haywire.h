@@ -121,7 +121,7 @@ enum hw_http_method {
 #define SETSTRING(string, literal) \
     (string).value = (char*)(literal); \
     (string).length = STRLENOF(literal)
-/* Copies a literal behind the bytes of a string (hw_string*), whose buffer has room for it. */
+/* Appends a literal to a string (hw_string*) whose buffer has room for it. */
 #define APPENDSTRING(string, literal) \
     memcpy((string)->value + (string)->length, (literal), STRLENOF(literal)); \
     (string)->length += STRLENOF(literal)
@@ -168,7 +168,7 @@ typedef void(HAYWIRE_CALLING_CONVENTION* http_response_complete_callback)(void* 
 
 /* Reads the settings from a file: `key = value` lines, after `[http]`. Returns 0, or 1 if the file cannot be read. */
 HAYWIRE_EXTERN int hw_init_from_config(char* configuration_filename);
-/* Takes the settings, which are copied. Returns 0. */
+/* Copies the settings. Returns 0, or 1 for NULL. */
 HAYWIRE_EXTERN int hw_init_with_config(configuration* config);
 /* Listens and serves until the process ends. Returns 0, or 1 if it cannot listen. Older programs pass the number of threads,
  * which replaces the one of the settings unless it is 0. */
@@ -181,11 +181,11 @@ HAYWIRE_EXTERN void hw_http_add_route(char* route, http_request_callback callbac
 /* Returns the value of the last header field of that name, which must be in lower case, or NULL. */
 HAYWIRE_EXTERN hw_string* hw_get_header(http_request* request, hw_string* key);
 
-/* Frees a response that is not sent. */
+/* Frees a response without sending it. Its client gets 500. */
 HAYWIRE_EXTERN void hw_free_http_response(hw_http_response* response);
-/* Has no effect: the connection decides. */
+/* Has no effect: the connection determines the version. */
 HAYWIRE_EXTERN void hw_set_http_version(hw_http_response* response, unsigned short major, unsigned short minor);
-/* The bytes of these must live until hw_http_response_send returns. */
+/* The bytes of these strings must live until hw_http_response_send returns. */
 HAYWIRE_EXTERN void hw_set_response_status_code(hw_http_response* response, hw_string* status_code);
 HAYWIRE_EXTERN void hw_set_response_header(hw_http_response* response, hw_string* name, hw_string* value);
 HAYWIRE_EXTERN void hw_set_body(hw_http_response* response, hw_string* body);

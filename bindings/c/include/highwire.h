@@ -31,25 +31,26 @@ extern "C" {
 
 // ---- 1. Results and errors ------------------------------------------------------------------------------------------
 
-// The result of a call. Everything but `HIGHWIRE_OK` is an error, or for `HIGHWIRE_AGAIN` and `HIGHWIRE_NOT_FOUND` a
-// state that the caller may expect. `highwire_last_error` has the details.
+// The result of a function. Every value but `HIGHWIRE_OK` is an error; `HIGHWIRE_AGAIN` and `HIGHWIRE_NOT_FOUND` may
+// be expected ones. `highwire_last_error` has the details.
 typedef enum highwire_result {
-    // The call did what it should.
+    // The function succeeded.
     HIGHWIRE_OK = 0,
-    // A pointer is NULL that must not be.
+    // A pointer is NULL, but must not be.
     HIGHWIRE_NULL = 1,
-    // The handle is invalid, or its object is gone: a server that was freed, a request that was answered. Until its handler returns, an
-    // answered request can still be read, and another answer is `HIGHWIRE_WRONG_STATE`.
+    // The handle is invalid, or its object is gone: a server that was freed, a request that was answered. Until its
+    // handler returns, an answered request can still be read, and a second answer returns `HIGHWIRE_WRONG_STATE`.
     HIGHWIRE_INVALID_HANDLE = 2,
     // An argument is invalid: a header with a line end, a path without a slash, a status outside 100 to 999.
     HIGHWIRE_INVALID_ARGUMENT = 3,
-    // The call is not allowed on this thread.
+    // The function must not be called on this thread.
     HIGHWIRE_WRONG_THREAD = 4,
-    // The call is not allowed now, for example a setting of a client that was used, or a second answer in a handler.
+    // The function must not be called now: for example to set an option of a client after its first call, or to answer
+    // twice in a handler.
     HIGHWIRE_WRONG_STATE = 5,
     // The queue is full. Try again after the callback for room.
     HIGHWIRE_AGAIN = 6,
-    // The client has disconnected, or the request was cut, so no answer is sent.
+    // The client has disconnected, or the request was aborted, so no response is sent.
     HIGHWIRE_GONE = 7,
     // There is no such header, parameter, …
     HIGHWIRE_NOT_FOUND = 8,
@@ -63,14 +64,15 @@ typedef enum highwire_result {
     HIGHWIRE_INTERNAL = 12,
     // A time limit of a call to another server has passed.
     HIGHWIRE_TIMED_OUT = 13,
-    // A call to another server has failed: it could not be reached, or its response is wrong.
+    // A call to another server has failed: the server could not be reached, or its response is invalid.
     HIGHWIRE_FAILED = 14,
-    // The library has refused the request, and answered it itself.
+    // The library has refused the request, and has answered it.
     HIGHWIRE_REFUSED = 15,
 } highwire_result;
 
-// Returns the text of the last error of this thread, with a NUL at its end. It is valid until the next call of the library
-// on this thread fails. It may quote what a client has sent: escape it before it goes into JSON or HTML.
+// Returns the text of this thread's last error, with a NUL at its end. The text is valid until the next function of
+// the library fails on this thread. It may quote what a client has sent: escape it before you put it into JSON or
+// HTML.
 const char *highwire_last_error(void);
 
 // Returns the name of a result, such as `"HIGHWIRE_GONE"`. The text is constant.
@@ -93,13 +95,13 @@ typedef struct highwire_request {
     uint64_t id;
 } highwire_request;
 
-// A client: settings, and connections that its calls share.
+// A client of other servers: settings, and outgoing connections that its calls share.
 typedef struct highwire_client {
     // Its number; 0 is none.
     uint64_t id;
 } highwire_client;
 
-// A request to another server, until its result is there.
+// A call: a request to another server, until its result is there.
 typedef struct highwire_call {
     // Its number; 0 is none.
     uint64_t id;
@@ -135,8 +137,8 @@ typedef struct highwire_response {
     uint64_t id;
 } highwire_response;
 
-// Bytes that the library owns. They do not end with a NUL, and decoded ones may contain one. Print them with `%.*s` and
-// `(int)string.length`, if `data` is not NULL.
+// Bytes that the library owns. They do not end with a NUL, and decoded strings may contain one. Print them with `%.*s`
+// and `(int)string.length`, if `data` is not NULL.
 typedef struct highwire_string {
     // The first byte, or NULL if there is nothing.
     const char *data;
@@ -166,28 +168,29 @@ typedef struct highwire_websocket {
 
 // How a route takes the body of a request.
 typedef enum highwire_body_use {
-    // The handler takes no body. A body is read and dropped.
+    // The handler takes no body. The library reads and drops one.
     HIGHWIRE_BODY_NONE = 0,
     // The whole body is received before the handler is called: `highwire_request_body`.
     HIGHWIRE_BODY_WHOLE = 1,
     // The handler asks for parts of the body: `highwire_request_read`.
     HIGHWIRE_BODY_PARTS = 2,
-    // Added to one of the others: each request is deferred before its handler is called, as by `highwire_request_defer`. It is for
-    // languages whose callbacks run on another thread.
+    // A flag, added to one of the others: the library defers each request before it calls the handler, as
+    // `highwire_request_defer` does. For languages whose callbacks run on another thread.
     HIGHWIRE_DEFERRED = 16,
 } highwire_body_use;
 
-// A setting of `highwire_app_set`. Times are in milliseconds, and 0 turns them off; for `HIGHWIRE_LINGER_MS` and `HIGHWIRE_SHUTDOWN_MS`, 0 means no waiting. Sizes are in bytes.
-// docs/limits.md has the reasons for the defaults.
+// A setting for `highwire_app_set`. Times are in milliseconds; 0 turns the limit off, but for `HIGHWIRE_LINGER_MS` and
+// `HIGHWIRE_SHUTDOWN_MS` it means no waiting. Sizes are in bytes. docs/limits.md has the reasons for the defaults.
 typedef enum highwire_option {
     // The number of workers; 0, the default, means one for each CPU.
     HIGHWIRE_WORKERS = 1,
     // 1 pins each worker to a CPU; 0 by default.
     HIGHWIRE_PIN = 2,
-    // The interface to the kernel: 0, the default, for io_uring or else epoll, 1 for io_uring, without which the server does not
-    // start, 2 for epoll, 3 for a thread for each connection.
+    // The interface to the kernel: 0, the default, for io_uring, or epoll if that is unavailable; 1 for io_uring only;
+    // 2 for epoll; 3 for a thread per connection.
     HIGHWIRE_ENGINE = 3,
-    // How connections reach the workers: 0, the default, for a socket for each worker (SO_REUSEPORT), 1 for one accepting thread.
+    // How connections reach the workers: 0, the default, for a listening socket per worker (SO_REUSEPORT); 1 for one
+    // thread that accepts for all workers.
     HIGHWIRE_BALANCE = 4,
     // The length of the queue of each listening socket; 4,096 by default.
     HIGHWIRE_BACKLOG = 5,
@@ -197,12 +200,12 @@ typedef enum highwire_option {
     HIGHWIRE_HTTP2_CLEARTEXT = 7,
     // 1 offers HTTP/2 under TLS; the default.
     HIGHWIRE_HTTP2_TLS = 8,
-    // The most bytes that are held for all clients, at least 65,536. By default, half of the memory that
-    // the process may use, or a quarter below 128 MiB.
+    // The most bytes that the server holds for all clients, at least 65,536. By default, half of the memory that the
+    // process may use, or a quarter if that memory is less than 128 MiB.
     HIGHWIRE_MEMORY = 9,
-    // The most open connections. By default, the limit of descriptors minus 32.
+    // The most open connections. By default, the process's limit of open files minus 32.
     HIGHWIRE_CONNECTIONS = 10,
-    // The most open connections of one address; 16,384 by default.
+    // The most open connections from one IP address; 16,384 by default.
     HIGHWIRE_CONNECTIONS_A_PEER = 11,
     // The most requests on one connection; 0, the default, means no limit.
     HIGHWIRE_REQUESTS_A_CONNECTION = 12,
@@ -224,31 +227,33 @@ typedef enum highwire_option {
     HIGHWIRE_BODY_RATE = 23,
     // The time after which a connection without a request closes; 75 seconds by default.
     HIGHWIRE_IDLE_MS = 24,
-    // The time after which a client is cut that takes nothing of its answer; 60 seconds by default.
+    // The time after which the server disconnects a client that reads nothing of its response; 60 seconds by default.
     HIGHWIRE_WRITE_MS = 25,
-    // The time in which a deferred request must be answered, and each part of a stream must follow; 60 seconds by default.
+    // The time in which the program must answer a deferred request, and write each part of a stream; 60 seconds by
+    // default.
     HIGHWIRE_HANDLER_MS = 26,
     // The longest time for which a closing connection reads what its client still sends; 2 seconds by default.
     HIGHWIRE_LINGER_MS = 27,
     // The longest time that a graceful shutdown waits; 30 seconds by default.
     HIGHWIRE_SHUTDOWN_MS = 28,
-    // 1 lets other processes that do the same listen on the same port, which share its connections. 0 by default.
+    // 1 lets several processes with this setting listen on one port; the kernel spreads its connections. 0 by default.
     HIGHWIRE_SHARE_PORT = 29,
-    // 1 compresses answers by what their clients accept and what their media types gain by: Brotli, zstd or gzip. 0 by default.
+    // 1 compresses responses with Brotli, zstd or gzip if the client accepts it and the media type gains by it. 0 by
+    // default.
     HIGHWIRE_COMPRESS = 30,
 } highwire_option;
 
-// Handles a request. `data` is what was given with the route. The handler answers with `highwire_respond` or another
-// function, or it returns and answers later on the same thread, or it calls `highwire_request_defer` and answers later from
-// any thread.
+// Handles a request. `data` is the pointer that was given with the route. The handler answers with `highwire_respond`
+// or another function, or it returns and answers later on the same thread, or it calls `highwire_request_defer` and
+// answers later from any thread.
 typedef void (*highwire_handler)(struct highwire_request request, void *data);
 
-// Sees an answer before it is sent, and may change it: its status, its header fields, and its body. `request` can be read until the
-// callback returns, without its body; it is answered already. `response` is valid until the callback returns.
+// Gets a response before it is sent, and may change its status, its header fields and its body. The callback may read
+// `request` without its body, but cannot answer it again. Both handles are valid until the callback returns.
 typedef void (*highwire_response_hook)(struct highwire_request request, struct highwire_response response, void *data);
 
-// Makes the answer to an error outside of handlers: `status`, such as 404, and `text`, a short reason, which ends with a NUL. `response`
-// has the status, which stays, and is valid until the callback returns.
+// Fills in the response to an error outside of handlers. `text` is a short reason, which ends with a NUL. `response`
+// has the status `status`, such as 404, which the callback cannot change, and is valid until the callback returns.
 typedef void (*highwire_error_hook)(uint32_t status, const char *text, struct highwire_response response, void *data);
 
 // Makes an app without routes.
@@ -258,8 +263,8 @@ enum highwire_result highwire_app_new(struct highwire_app *out);
 enum highwire_result highwire_app_free(struct highwire_app app);
 
 // Adds a route: a method, or `*` for all methods, and a path such as `/users/{id}` or `/files/{*rest}`. `body` is a
-// `highwire_body_use`. The handler may be called on every worker's thread at the same time, and `data` must be valid until the
-// server has ended. GET also answers HEAD.
+// `highwire_body_use`. The handler may be called on every worker's thread at the same time, and `data` must be valid
+// until the server has ended. A GET route also answers HEAD.
 enum highwire_result highwire_app_route(struct highwire_app app,
                                         const char *method,
                                         const char *path,
@@ -267,43 +272,35 @@ enum highwire_result highwire_app_route(struct highwire_app app,
                                         highwire_handler handler,
                                         void *data);
 
-// Sets the handler of requests for which there is no route. Without it they get 404.
+// Sets the handler of requests that match no route. Without it, they get 404.
 enum highwire_result highwire_app_fallback(struct highwire_app app, int32_t body, highwire_handler handler, void *data);
 
-// Changes a setting: see `highwire_option`. Contradictions are reported by `highwire_server_new`.
+// Changes a setting: see `highwire_option`. `highwire_server_new` reports settings that contradict each other.
 enum highwire_result highwire_app_set(struct highwire_app app, int32_t option, uint64_t value);
 
 // Sets the value of the `Server` field; NULL means no such field.
 enum highwire_result highwire_app_server_name(struct highwire_app app, const char *name);
 
-// Serves the files of a folder below a path: with conditional requests, ranges, precompressed files and `index.html`. With
-// `lists`, folders without an `index.html` show a listing.
-enum highwire_result highwire_app_files(struct highwire_app app,
-                                        const char *prefix,
-                                        const char *folder,
-                                        int32_t lists);
+// Serves the files of a folder below a path: with conditional requests, ranges, precompressed files and `index.html`.
+// If `lists` is not 0, a folder without an `index.html` gets a listing.
+enum highwire_result highwire_app_files(struct highwire_app app, const char *prefix, const char *folder, int32_t lists);
 
-// Adds a hook that is called with each request before its handler, also with those that then get 404, 405 or the app's answer to OPTIONS:
-// let OPTIONS pass if browsers ask across origins. It may read the request, but not its body, keep a value for the handler (`highwire_request_set_data`), and answer the request at once; then no
-// later hook and no handler is called. It cannot defer the request. Hooks are called in the order in which they were added, on every
-// worker's thread at the same time.
-enum highwire_result highwire_app_on_request(struct highwire_app app,
-                                             highwire_handler hook,
-                                             void *data);
+// Adds a hook that is called with each request before its handler, and also with requests that then get 404, 405 or
+// the app's response to OPTIONS; let OPTIONS pass if the app serves other origins (CORS). The hook may read the
+// request, but not its body, keep a value for the handler (`highwire_request_set_data`), and answer the request at
+// once; then no later hook and no handler is called. It cannot defer the request. Hooks are called in the order in
+// which they were added, on several workers' threads at the same time.
+enum highwire_result highwire_app_on_request(struct highwire_app app, highwire_handler hook, void *data);
 
-// Adds a hook that is called with each answer: those of handlers, of later hooks, of files, and of the app to requests without a route.
-// It does not see the engine's own answers: to malformed requests, 413, time limits. Give these their fields in `highwire_app_on_error`,
-// too. Its response takes no trailers, and is not to be freed. The hook that was added last is called first, and all of them before
-// the answer is compressed.
-enum highwire_result highwire_app_on_response(struct highwire_app app,
-                                              highwire_response_hook hook,
-                                              void *data);
+// Adds a hook that is called with each response: of handlers, of later hooks, of files, and to requests without a
+// route. It does not get the engine's own responses: to malformed requests, 413, time limits. Add header fields to
+// these in `highwire_app_on_error`, too. The hook must not free the response, and cannot add trailers. The hook that
+// was added last is called first, and all hooks before the response is compressed.
+enum highwire_result highwire_app_on_response(struct highwire_app app, highwire_response_hook hook, void *data);
 
-// Sets the hook that makes the answers to errors outside of handlers: requests without a route, malformed requests, bodies that are too
-// long, time limits. Without it they are short texts.
-enum highwire_result highwire_app_on_error(struct highwire_app app,
-                                           highwire_error_hook hook,
-                                           void *data);
+// Sets the hook that fills in the responses to errors outside of handlers: requests without a route, malformed
+// requests, bodies that are too long, time limits. Without it, these responses are short texts.
+enum highwire_result highwire_app_on_error(struct highwire_app app, highwire_error_hook hook, void *data);
 
 // ---- 4. Servers: addresses, start and stop --------------------------------------------------------------------------
 
@@ -315,7 +312,7 @@ typedef struct highwire_stats {
     uint64_t accepted;
     // The number of connections that were refused, because there were too many.
     uint64_t refused;
-    // The number of requests and connections that a deadline has cut.
+    // The number of requests and connections that a deadline has ended.
     uint64_t cut;
     // The number of requests.
     uint64_t requests;
@@ -327,76 +324,74 @@ typedef struct highwire_stats {
     uint64_t handshakes_failed;
 } highwire_stats;
 
-// Makes a server of an app, whose handle is invalid from now on, also if the call fails.
+// Makes a server from an app. The app's handle is then invalid, even on failure.
 enum highwire_result highwire_server_new(struct highwire_app app, struct highwire_server *out);
 
 // Listens on an address: `127.0.0.1:8080`, `[::1]:8080`, `:8080` for all addresses, port 0 for any free port,
-// `unix:/path`, `fd:3` for an inherited listening socket. A server may have several. If the call fails, free the server.
-enum highwire_result highwire_server_listen(struct highwire_server server,
-                                            const char *address);
+// `unix:/path`, `fd:3` for an inherited listening socket. A server may have several addresses. If this function fails,
+// free the server.
+enum highwire_result highwire_server_listen(struct highwire_server server, const char *address);
 
-// Listens on an address with TLS. The files are in the format PEM, and are read again when they change. Without files, both
-// NULL, the server makes a certificate for `localhost` that no client trusts.
+// Listens on an address with TLS. The files are in PEM format, and the server reloads them when they change. If both
+// are NULL, the server makes a certificate for `localhost`, which no client trusts.
 enum highwire_result highwire_server_listen_tls(struct highwire_server server,
                                                 const char *address,
                                                 const char *certificate_file,
                                                 const char *key_file);
 
-// Listens on an address with TLS of these settings, which are freed, also if the call fails.
+// Listens on an address with these TLS settings, and frees the settings, even on failure.
 enum highwire_result highwire_server_listen_tls_with(struct highwire_server server,
                                                      const char *address,
                                                      struct highwire_tls tls);
 
-// Returns the address with this index, from 0 on, with the port that was chosen, or NULL. The text is valid until the server
-// is freed or gets another address.
-const char *highwire_server_address(struct highwire_server server,
-                                    size_t index);
+// Returns the address with this index, from 0 on, with the port that was chosen, or NULL after the last. The text is
+// valid until the server is freed or gets another address.
+const char *highwire_server_address(struct highwire_server server, size_t index);
 
 // Starts the server in threads of its own, and returns. It installs no signal handlers.
 enum highwire_result highwire_server_start(struct highwire_server server);
 
-// Runs the server until SIGINT, SIGTERM or SIGQUIT, for which it installs handlers, or until `highwire_server_shutdown`. The first signal
-// begins a graceful shutdown, the second cuts all connections. The handlers stay installed after the end.
+// Runs the server until SIGINT, SIGTERM or SIGQUIT, for which it installs handlers, or until
+// `highwire_server_shutdown`. The first signal begins a graceful shutdown, the second closes all connections at once.
+// The signal handlers stay installed after the end.
 enum highwire_result highwire_server_run(struct highwire_server server);
 
 // Runs the server until `highwire_server_shutdown`, which another thread or a handler calls. Installs no signal handlers.
 enum highwire_result highwire_server_serve(struct highwire_server server);
 
-// Begins a graceful shutdown: no new connections, and the end after the requests in progress. Any thread may call it, a
-// handler too. It is no function for signal handlers.
+// Begins a graceful shutdown: the server accepts no connections any more, and ends after the requests in progress. Any
+// thread and any handler may call this, but not a signal handler.
 enum highwire_result highwire_server_shutdown(struct highwire_server server);
 
-// Cuts all connections.
+// Closes all connections at once, and stops the server.
 enum highwire_result highwire_server_abort(struct highwire_server server);
 
-// Waits until a server has ended that `highwire_server_start` has started. Not for handlers: their own worker would wait for
-// itself.
+// Waits for the end of a server that `highwire_server_start` has started. A handler must not call this: its worker
+// would wait for itself.
 enum highwire_result highwire_server_join(struct highwire_server server);
 
 // Gives the counts of a running server.
 enum highwire_result highwire_server_stats(struct highwire_server server, struct highwire_stats *out);
 
-// Frees a server. A server that runs is cut first, and its end is awaited, so a handler cannot free it.
+// Frees a server. If it runs, first closes its connections and waits for its end, so a handler cannot free it.
 enum highwire_result highwire_server_free(struct highwire_server server);
 
 // Makes TLS settings without a certificate. Give them to a server with `highwire_server_listen_tls_with`.
 enum highwire_result highwire_tls_new(struct highwire_tls *out);
 
-// Adds a certificate: its chain and its private key, which may be in the same file, in the format PEM. The files are read when the
-// server listens, and again when they change. A server may have several certificates, and each serves the names in it; clients that
-// name none of these get the first one.
+// Adds a certificate: its chain and its private key, which may be in the same file, in the format PEM. The files are
+// read when the server listens, and again when they change. A server may have several certificates, and each serves
+// the names in it; a client that asks for none of these names gets the first certificate.
 enum highwire_result highwire_tls_certificate(struct highwire_tls tls,
                                               const char *certificate_file,
                                               const char *key_file);
 
-// Adds a certificate for a name or an address that the server makes itself, for development: no client trusts it.
+// Adds a self-signed certificate for a name or an address, for development: no client trusts it.
 enum highwire_result highwire_tls_self_signed(struct highwire_tls tls, const char *name);
 
-// Asks clients for a certificate that one of the authorities in this file has issued, in the format PEM. If `is_required` is 0, a client
-// may send none; otherwise its handshake then fails.
-enum highwire_result highwire_tls_client_roots(struct highwire_tls tls,
-                                               const char *root_file,
-                                               int32_t is_required);
+// Asks clients for a certificate that one of the authorities in this PEM file has issued. If `is_required` is 0, a
+// client may send none; otherwise, the handshake of such a client fails.
+enum highwire_result highwire_tls_client_roots(struct highwire_tls tls, const char *root_file, int32_t is_required);
 
 // Frees TLS settings that were not given to a server.
 enum highwire_result highwire_tls_free(struct highwire_tls tls);
@@ -406,13 +401,13 @@ enum highwire_result highwire_tls_free(struct highwire_tls tls);
 // Frees the value that a program keeps for a request. It may be called on any thread.
 typedef void (*highwire_request_data_callback)(void *value);
 
-// Gets a name and a value, which are valid until the callback returns. Returns 0 to go on with the next one; another value
-// ends the call, which returns `HIGHWIRE_OK`.
+// Gets a name and a value, which are valid until the callback returns. Returns 0 to go on with the next one; another
+// value ends the iteration, and the function returns `HIGHWIRE_OK`.
 typedef int32_t (*highwire_pair_callback)(struct highwire_string name, struct highwire_string value, void *data);
 
-// Keeps a value for a request: for example what a hook has found out for the handlers. `release` may be NULL; it is called once with the
-// value, when another value takes its place, or when the request has ended, also if its client has left. If this call fails, the value
-// stays the program's.
+// Keeps a value for a request: for example what a hook has found out for the handlers. `release` may be NULL; the
+// library calls it once with the value, when another value replaces it or when the request has ended, even if its
+// client has disconnected. If this function fails, the program still owns the value.
 enum highwire_result highwire_request_set_data(struct highwire_request request,
                                                void *value,
                                                highwire_request_data_callback release);
@@ -441,16 +436,16 @@ enum highwire_result highwire_request_header(struct highwire_request request,
                                              const char *name,
                                              struct highwire_string *out);
 
-// Gives the name, as it was sent, and the value of the header field with this index, from 0 on, or `HIGHWIRE_NOT_FOUND`
-// behind the last one. Fields have the order in which they were sent.
+// Gives the name, as it was sent, and the value of the header field with this index, from 0 on, or
+// `HIGHWIRE_NOT_FOUND` after the last one. Fields have the order in which they were sent.
 enum highwire_result highwire_request_header_at(struct highwire_request request,
                                                 size_t index,
                                                 struct highwire_string *name,
                                                 struct highwire_string *value);
 
-// Gives the body of a request. It is empty if there is none. Returns `HIGHWIRE_WRONG_STATE` if the route does not take it whole.
-enum highwire_result highwire_request_body(struct highwire_request request,
-                                           struct highwire_string *out);
+// Gives the body of a request, which may be empty. Returns `HIGHWIRE_WRONG_STATE` if the route does not take the body
+// whole.
+enum highwire_result highwire_request_body(struct highwire_request request, struct highwire_string *out);
 
 // Gives the address of the peer, such as `192.0.2.1:5000`, or `unix` for a unix socket. The peer is the client or a proxy.
 enum highwire_result highwire_request_peer(struct highwire_request request,
@@ -459,21 +454,21 @@ enum highwire_result highwire_request_peer(struct highwire_request request,
 // Gives the version of HTTP: 10, 11 or 20.
 enum highwire_result highwire_request_version(struct highwire_request request, uint32_t *out);
 
-// Gives 1 if the request arrived under TLS, and 0 otherwise.
+// Gives 1 if the request arrived over TLS, and 0 otherwise.
 enum highwire_result highwire_request_is_secure(struct highwire_request request, int32_t *out);
 
-// Makes the request one that may be answered from any thread, later. Call it in the handler before another thread gets the
-// handle. Strings of the request that were given before are valid only until the handler returns; those that are given
-// after this are valid until the request is answered.
+// Defers the request: any thread may then answer it later. Call it in the handler before another thread gets the
+// handle. Strings that the request has given before are valid only until the handler returns; those that it gives
+// later, until it is answered.
 //
-// The program must answer each deferred request, even if its client is gone, because the answer frees it.
+// The program must answer each deferred request, even if its client is gone, because the answer frees the request.
 enum highwire_result highwire_request_defer(struct highwire_request request);
 
-// Returns `HIGHWIRE_OK` if the client still waits for the answer, `HIGHWIRE_GONE` if it is gone or a deadline has passed. Over HTTP/1 a
-// client that ends its direction is taken for gone after a second.
+// Returns `HIGHWIRE_OK` if the client still waits for the answer, `HIGHWIRE_GONE` if it is gone or a deadline has
+// passed. Over HTTP/1, a client that shuts down its sending side counts as gone after a second.
 enum highwire_result highwire_request_is_wanted(struct highwire_request request);
 
-// Gives the client's certificate in the format DER, which the server has verified, or `HIGHWIRE_NOT_FOUND`: see
+// Gives the client's certificate, which the server has verified, in DER format, or `HIGHWIRE_NOT_FOUND`: see
 // `highwire_tls_client_roots`.
 enum highwire_result highwire_request_client_certificate(struct highwire_request request, struct highwire_string *out);
 
@@ -486,11 +481,9 @@ enum highwire_result highwire_request_param(struct highwire_request request,
                                             const char *name,
                                             struct highwire_string *out);
 
-// Gives a parameter of the route's path as a number: digits, maybe behind a minus sign. Returns `HIGHWIRE_NOT_FOUND` if there is
-// no such parameter, and `HIGHWIRE_INVALID_ARGUMENT` if it is no number or has more than 64 bits.
-enum highwire_result highwire_request_param_int(struct highwire_request request,
-                                                const char *name,
-                                                int64_t *out);
+// Gives a parameter of the route's path as a number: digits, maybe after a minus sign. Returns `HIGHWIRE_NOT_FOUND` if
+// there is no such parameter, and `HIGHWIRE_INVALID_ARGUMENT` if it is no number or has more than 64 bits.
+enum highwire_result highwire_request_param_int(struct highwire_request request, const char *name, int64_t *out);
 
 // Writes the decoded value of the first query parameter of that name to `out`. Returns `HIGHWIRE_NOT_FOUND` if there is none, or
 // if its value is not UTF-8. A name without a value has an empty one.
@@ -501,8 +494,8 @@ enum highwire_result highwire_request_query_param(struct highwire_request reques
 // Gives a parameter of the query as a number: see `highwire_request_param_int`.
 enum highwire_result highwire_request_query_int(struct highwire_request request, const char *name, int64_t *out);
 
-// Calls the callback with each parameter of the query, decoded, in the order in which they were sent; a name may come several
-// times. Those that are not UTF-8 are left out.
+// Calls the callback with each parameter of the query, decoded, in the order in which they were sent; a name may come
+// several times. Parameters that are not UTF-8 are left out.
 enum highwire_result highwire_request_each_query_param(struct highwire_request request,
                                                        highwire_pair_callback callback,
                                                        void *data);
@@ -543,8 +536,8 @@ enum highwire_result highwire_response_new(uint32_t status, struct highwire_resp
 // Changes the status.
 enum highwire_result highwire_response_status(struct highwire_response response, uint32_t status);
 
-// Adds a header field. `Connection: close` ends the connection after the response. The library writes `Content-Length`,
-// `Transfer-Encoding` and `Connection` itself, and leaves such a field out; a `Date` replaces the library's.
+// Adds a header field. The library itself writes `Content-Length`, `Transfer-Encoding` and `Connection`, and ignores
+// such fields here, but `Connection: close` closes the connection after the response. A `Date` replaces the library's.
 enum highwire_result highwire_response_header(struct highwire_response response, const char *name, const char *value);
 
 // Sets a header field in place of all fields of that name. NULL as the value removes them.
@@ -567,7 +560,7 @@ enum highwire_result highwire_response_trailer(struct highwire_response response
 // Sets the body. The bytes are copied.
 enum highwire_result highwire_response_body(struct highwire_response response, const void *body, size_t length);
 
-// Answers a request with a response, which is freed, also if the call fails.
+// Answers a request with a response, and frees the response, even on failure.
 enum highwire_result highwire_respond_with(struct highwire_request request, struct highwire_response response);
 
 // Frees a response that was not given to a request.
@@ -575,24 +568,24 @@ enum highwire_result highwire_response_free(struct highwire_response response);
 
 // ---- 7. Bodies in parts ---------------------------------------------------------------------------------------------
 
-// Is called on the thread of the worker, or of the call, when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
-// `HIGHWIRE_GONE` when the peer has disconnected or the call has ended. A call that is never sent does not call it, and it is not called
-// after the program has ended the stream. If another thread
-// ends the stream, the callback may still be running, so do not free `data` before it has returned; ending the stream in the
-// callback avoids that.
+// Gets `HIGHWIRE_OK` when there is room for more bytes again, and `HIGHWIRE_GONE` once, when the peer has disconnected
+// or the call to another server has ended. The callback runs on the thread of the worker, or of that call; never if
+// the call is not sent, and never after the program has ended the stream. If another thread ends the stream, the
+// callback may still be running, so do not free `data` before it has returned; ending the stream in the callback
+// avoids that.
 typedef void (*highwire_stream_callback)(struct highwire_stream stream, enum highwire_result result, void *data);
 
-// Gets a part of a request's body, which is valid until the callback returns. After the last part `length` is 0. If the body
-// does not come whole, `result` is `HIGHWIRE_GONE`, and `highwire_last_error` has the reason.
+// Gets a part of a request's body, which is valid until the callback returns. After the last part `length` is 0. If
+// the body ends early, `result` is `HIGHWIRE_GONE`, and `highwire_last_error` has the reason.
 typedef void (*highwire_part_callback)(struct highwire_request request,
                                        enum highwire_result result,
                                        const void *part,
                                        size_t length,
                                        void *data);
 
-// Asks for the next part of a request's body, whose route takes it in parts. The callback is called once, later, on the
-// worker's thread, unless the program answers the request before that or ends its stream. Ask again for the next part, in the callback or later; until then the client must wait once a buffer
-// is full.
+// Asks for the next part of a request's body. The route must take the body in parts. The callback is called once,
+// later, on the worker's thread, unless the program first answers the request or ends the response's stream. For
+// another part, call this again, in the callback or later; until then, the client must wait once a buffer is full.
 //
 // The request is deferred, so it must be answered later. It may be answered by `highwire_respond_stream` before its body has ended; the
 // rest of the body can then be read until the stream has ended.
@@ -600,13 +593,14 @@ enum highwire_result highwire_request_read(struct highwire_request request,
                                            highwire_part_callback callback,
                                            void *data);
 
-// Answers a request with a response whose body follows in parts, by `highwire_stream_write`. The response is freed, also
-// if the call fails. `length` is the length of the body, or -1 if it is not known. `callback` may be NULL.
+// Answers a request with a response whose body follows in parts, with `highwire_stream_write`. Frees the response,
+// even on failure. `length` is the length of the body, or -1 if it is not known. `callback` may be NULL.
 //
-// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the client is gone.
+// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, even after the client is
+// gone.
 //
-// If the route takes the body in parts, the request can be read with `highwire_request_read` until the stream has ended. The client may
-// have to wait for that: a program that wants no more of the body ends the stream soon.
+// If the route takes the request's body in parts, `highwire_request_read` can read it until the stream has ended. The
+// client may wait until the body is read: if you want no more of it, end the stream soon.
 enum highwire_result highwire_respond_stream(struct highwire_request request,
                                              struct highwire_response response,
                                              int64_t length,
@@ -614,21 +608,21 @@ enum highwire_result highwire_respond_stream(struct highwire_request request,
                                              void *data,
                                              struct highwire_stream *out);
 
-// Sends a part of the body. The bytes are copied. Any thread may do that, but not two at the same time: the order would be
-// undefined.
+// Sends a part of the body. The bytes are copied. Any thread may call this, but not two at the same time: the order
+// would be undefined.
 //
-// Returns `HIGHWIRE_INVALID_ARGUMENT` if the body would be longer than was announced. Returns `HIGHWIRE_AGAIN`, and takes nothing, if the part does not fit into the 256 KiB that may wait for the peer; the callback is
-// called when there is room, maybe before this call has returned. A part of any length fits if nothing waits. Returns
-// `HIGHWIRE_GONE` if the peer is gone, or the call has ended.
-enum highwire_result highwire_stream_write(struct highwire_stream stream,
-                                           const void *part,
-                                           size_t length);
+// Returns `HIGHWIRE_INVALID_ARGUMENT` if the body would be longer than announced. Returns `HIGHWIRE_AGAIN`, and takes
+// nothing, if the part does not fit into the 256 KiB that may wait for the peer; the callback is called when there is
+// room, maybe before this function has returned. A part of any length fits if nothing waits. Returns `HIGHWIRE_GONE`
+// if the peer is gone, or the call to another server has ended.
+enum highwire_result highwire_stream_write(struct highwire_stream stream, const void *part, size_t length);
 
-// Ends the body. The handle is invalid from now on. Returns `HIGHWIRE_INVALID_ARGUMENT` if the body is shorter than was announced; it is
-// then cut, as by `highwire_stream_abort`.
+// Ends the body. The handle is invalid from now on. Returns `HIGHWIRE_INVALID_ARGUMENT` if the body is shorter than
+// announced; it is then cut short, as by `highwire_stream_abort`.
 enum highwire_result highwire_stream_end(struct highwire_stream stream);
 
-// Cuts the body short: the client of a response sees that it is incomplete, and a call fails. The handle is invalid from now on.
+// Cuts the body short: the client of a response sees that it is incomplete; a call to another server fails. The handle
+// is invalid from now on.
 enum highwire_result highwire_stream_abort(struct highwire_stream stream);
 
 // ---- 8. Multipart forms ---------------------------------------------------------------------------------------------
@@ -639,18 +633,20 @@ typedef struct highwire_field {
     struct highwire_string name;
     // The name of the file as the client has sent it, which may be a path; `data` is NULL if the field is no file.
     struct highwire_string file_name;
-    // A name under which the file can be stored: without folders and without characters that are special on some system. `data` is NULL
-    // if the field is no file, or if nothing is left of its name. Two files may have the same one.
+    // A name under which the file can be stored: without folders and without characters that are special on some
+    // system. `data` is NULL if the field is no file, or if nothing is left of its name. Two files may have the same
+    // name.
     struct highwire_string safe_file_name;
     // The media type that the client has sent, or NULL.
     struct highwire_string content_type;
 } highwire_field;
 
-// Gets a part of a field, on the worker's thread. Its bytes are valid until the callback returns. At the end of each field `length` is 0.
-// After the last field, `field` is NULL and `result` is `HIGHWIRE_OK`. If the form is malformed, or a limit is exceeded, `field` is NULL and
-// `result` is `HIGHWIRE_INVALID_ARGUMENT`; if the body does not come whole, it is `HIGHWIRE_GONE`; `highwire_last_error` has the reason.
-// Returns 0 to go on. After another value the callback is not called again. A callback that writes to a disk keeps the worker's other
-// connections waiting; give the bytes to another thread if the disk is slow. A form cannot be paused.
+// Gets a part of a field, on the worker's thread. Its bytes are valid until the callback returns. At the end of each
+// field `length` is 0. After the last field, `field` is NULL and `result` is `HIGHWIRE_OK`. If the form is malformed,
+// or a limit is exceeded, `field` is NULL and `result` is `HIGHWIRE_INVALID_ARGUMENT`; if the body ends early, it is
+// `HIGHWIRE_GONE`; `highwire_last_error` has the reason. The callback returns 0 to go on; after another value it is
+// not called again. A callback that writes to a disk keeps the worker's other connections waiting; give the bytes to
+// another thread if the disk is slow. A form cannot be paused.
 typedef int32_t (*highwire_field_callback)(struct highwire_request request,
                                            enum highwire_result result,
                                            const struct highwire_field *field,
@@ -658,11 +654,12 @@ typedef int32_t (*highwire_field_callback)(struct highwire_request request,
                                            size_t length,
                                            void *data);
 
-// Reads the body of a request as `multipart/form-data`, and gives its fields to the callback, later. The route takes the body whole or in
-// parts; in parts it may have any length. Only the thread of the request's worker may call this. A form has at most 1,000 fields.
+// Reads the body of a request as `multipart/form-data`, and passes its fields to the callback, later. The route must
+// take the body whole or in parts; in parts, the body may have any length. Only the thread of the request's worker may
+// call this. A form has at most 1,000 fields.
 //
-// Returns `HIGHWIRE_INVALID_ARGUMENT` if the body is no such form. The request is deferred, so it must be answered later: when the callback
-// gets no field, or when it ends the call.
+// Returns `HIGHWIRE_INVALID_ARGUMENT` if the body is no such form. The request is deferred: answer it when the
+// callback gets NULL as `field`, or returns another value than 0.
 enum highwire_result highwire_request_multipart(struct highwire_request request,
                                                 highwire_field_callback callback,
                                                 void *data);
@@ -671,7 +668,7 @@ enum highwire_result highwire_request_multipart(struct highwire_request request,
 
 // The events that a WebSocket's callback gets, and the kinds of messages.
 typedef enum highwire_websocket_event {
-    // The connection is open. No other event comes before, but `HIGHWIRE_WEBSOCKET_END` may be the only one.
+    // The connection is open. This is the first event, unless `HIGHWIRE_WEBSOCKET_END` is the only one.
     HIGHWIRE_WEBSOCKET_OPEN = 0,
     // A message of text. It is UTF-8.
     HIGHWIRE_WEBSOCKET_TEXT = 1,
@@ -683,9 +680,9 @@ typedef enum highwire_websocket_event {
     HIGHWIRE_WEBSOCKET_PONG = 10,
     // There is room again after `highwire_websocket_send` has returned `HIGHWIRE_AGAIN`.
     HIGHWIRE_WEBSOCKET_ROOM = 16,
-    // The connection has ended. `code` is that of the peer's Close frame, 1005 if it has none, that of the library's own Close
-    // frame if the peer has broken the protocol or a limit, or 1006 if there was no Close frame; the bytes are the reason. This
-    // is the last call, and the handle is invalid after it.
+    // The connection has ended. `code` is that of the peer's Close frame, 1005 if it has none, that of the library's
+    // own Close frame if the peer has broken the protocol or a limit, or 1006 if there was no Close frame; the bytes
+    // are the reason. This is the last event; the handle is then invalid.
     HIGHWIRE_WEBSOCKET_END = 17,
 } highwire_websocket_event;
 
@@ -700,11 +697,11 @@ typedef struct highwire_websocket_settings {
     uint64_t message_bytes;
     // The time in milliseconds after which a silent peer gets a Ping frame; 30,000 by default.
     uint64_t ping_ms;
-    // 1 compresses messages if the peer can.
+    // 1 compresses messages if the peer agrees.
     int32_t compress;
 } highwire_websocket_settings;
 
-// Is called on the thread of the connection's worker: see `highwire_websocket_event`. `code` is 0 but for
+// Is called on the thread of the connection's worker: see `highwire_websocket_event`. `code` is 0 except for
 // `HIGHWIRE_WEBSOCKET_END`. The bytes are valid until the callback returns.
 typedef void (*highwire_websocket_callback)(struct highwire_websocket socket,
                                             int32_t event,
@@ -713,12 +710,15 @@ typedef void (*highwire_websocket_callback)(struct highwire_websocket socket,
                                             size_t length,
                                             void *data);
 
-// Answers a request with a WebSocket, over HTTP/1 and HTTP/2. The route's method is GET, and the call must be in its handler.
-// `settings` and `out` may be NULL. The handle is also given to each call of `callback`, the first one after the handler has returned.
+// Answers a request with a WebSocket, over HTTP/1 and HTTP/2. The route's method must be GET, and its handler must
+// call this function. `settings` and `out` may be NULL. The callback also gets the handle, each time; it is first
+// called after the handler has returned.
 //
-// If the request opens no WebSocket, or comes from a page of a foreign origin, the library answers it with an error, and returns
-// `HIGHWIRE_REFUSED`. After any other error the request is still to be answered, and the callback is never called. To look
-// something up first, open the connection and close it with a code of your own, such as 4401. After `HIGHWIRE_OK`, the callback is called with `HIGHWIRE_WEBSOCKET_END` once, in any case.
+// If the request does not ask for a WebSocket, or comes from a page of a foreign origin, the library answers it with
+// an error, and returns `HIGHWIRE_REFUSED`. After any other error, the program must still answer the request. After an
+// error, the callback is never called; after `HIGHWIRE_OK`, it always gets `HIGHWIRE_WEBSOCKET_END` once. A deferred
+// request cannot become a WebSocket: to look something up first, open it, and to refuse the client, close it with a
+// code of your own, such as 4401.
 enum highwire_result highwire_respond_websocket(struct highwire_request request,
                                                 const struct highwire_websocket_settings *settings,
                                                 highwire_websocket_callback callback,
@@ -728,25 +728,24 @@ enum highwire_result highwire_respond_websocket(struct highwire_request request,
 // Sends a message, whose kind is `HIGHWIRE_WEBSOCKET_TEXT`, `_BINARY`, `_PING` or `_PONG`. Any thread may do that. The bytes are
 // copied.
 //
-// Returns `HIGHWIRE_AGAIN` if 256 KiB wait for the peer already; the callback gets `HIGHWIRE_WEBSOCKET_ROOM` when there is room, on
-// another thread maybe before this call has returned. What waits is not part of `HIGHWIRE_MEMORY`.
+// Returns `HIGHWIRE_AGAIN` if 256 KiB wait for the peer already; the callback gets `HIGHWIRE_WEBSOCKET_ROOM` when
+// there is room, on another thread maybe before this function has returned. Waiting messages do not count against
+// `HIGHWIRE_MEMORY`.
 enum highwire_result highwire_websocket_send(struct highwire_websocket socket,
                                              int32_t kind,
                                              const void *bytes,
                                              size_t length);
 
-// Closes a connection behind the messages that were sent: `code` is 1000 for a normal end, or another code of RFC 6455 section
-// 7.4; `reason` has at most 123 bytes, or is NULL. The peer's messages still arrive until it has closed, too.
-enum highwire_result highwire_websocket_close(struct highwire_websocket socket,
-                                              uint32_t code,
-                                              const char *reason);
+// Closes a connection after the messages that were sent before: `code` is 1000 for a normal end, or another code of
+// RFC 6455 section 7.4; `reason` has at most 123 bytes, or is NULL. The peer's messages still arrive until it has
+// closed, too.
+enum highwire_result highwire_websocket_close(struct highwire_websocket socket, uint32_t code, const char *reason);
 
 // ---- 10. Topics: messages to many WebSockets ------------------------------------------------------------------------
 
-// Makes a set of topics. Each topic keeps its last `history` messages for late subscribers; 0 keeps none. They are in memory, at
-// most 4 MiB of each topic.
-enum highwire_result highwire_topics_new(size_t history,
-                                         struct highwire_topics *out);
+// Makes a set of topics. Each topic keeps its last `history` messages for late subscribers; 0 keeps none. They are
+// kept in memory, at most 4 MiB per topic.
+enum highwire_result highwire_topics_new(size_t history, struct highwire_topics *out);
 
 // Frees the handle of a set of topics. WebSockets that have subscribed keep their subscriptions.
 enum highwire_result highwire_topics_free(struct highwire_topics topics);
@@ -759,9 +758,9 @@ enum highwire_result highwire_topics_publish(struct highwire_topics topics,
                                              const void *bytes,
                                              size_t length);
 
-// Sends the messages of a filter's topics to a WebSocket until it ends: `chat/lobby` for one topic, `chat/+` and `chat/#` for all
-// topics one level or any levels below. The first messages are up to `last` of the topic's history. Only the thread of the
-// socket's worker may do that, so do it in a handler or a callback.
+// Sends the messages of a filter's topics to a WebSocket until it ends. `chat/lobby` is one topic; `chat/+` matches
+// all topics one level below `chat`, and `chat/#` those any number of levels below. First sends up to `last` messages
+// of the topic's history. Only the thread of the socket's worker may call this, so call it in a handler or a callback.
 enum highwire_result highwire_websocket_subscribe(struct highwire_websocket socket,
                                                   struct highwire_topics topics,
                                                   const char *filter,
@@ -777,27 +776,30 @@ enum highwire_result highwire_websocket_unsubscribe(struct highwire_websocket so
 // A setting of a client that is a number. Times are in milliseconds. The value 0 changes nothing, except for
 // `HIGHWIRE_CLIENT_REDIRECTS` and `HIGHWIRE_CLIENT_RETRIES`.
 typedef enum highwire_client_option {
-    // The time for a whole call, from the look-up of the name to the end of the body. There is no limit by default.
+    // The time for a whole call, from the look-up of the name to the end of the response's body. There is no limit by
+    // default.
     HIGHWIRE_CLIENT_TIMEOUT_MS = 1,
-    // The time for the connection, without its TLS handshake; 10 seconds by default.
+    // The time to connect, without the TLS handshake; 10 seconds by default.
     HIGHWIRE_CLIENT_CONNECT_MS = 2,
     // The most bytes of a body that is received whole; 64 MiB by default.
     HIGHWIRE_CLIENT_BODY_BYTES = 3,
     // The most redirects that are followed; 10 by default. More are an error. With 0, the redirect itself is the reply.
     HIGHWIRE_CLIENT_REDIRECTS = 4,
-    // The most further attempts after lost connections; 3 by default.
+    // The most retries after lost connections; 3 by default.
     HIGHWIRE_CLIENT_RETRIES = 5,
-    // The version of HTTP: 10, 11, or 20, also without TLS. By default, 11 without TLS, and 11 or 20 with TLS, as the server likes.
+    // The version of HTTP: 10, 11 or 20, with and without TLS. By default, 11 without TLS, and 11 or 20 by ALPN with
+    // TLS.
     HIGHWIRE_CLIENT_HTTP = 6,
     // 1 refuses URLs without TLS, also in redirects.
     HIGHWIRE_CLIENT_HTTPS_ONLY = 7,
-    // The interface to the kernel of the client's own thread: 1 for io_uring, 2 for epoll. By default, io_uring or else epoll.
+    // The interface of the client's own thread to the kernel: 1 for io_uring, 2 for epoll. By default, io_uring, or
+    // epoll if that is unavailable.
     HIGHWIRE_CLIENT_ENGINE = 8,
 } highwire_client_option;
 
 // A setting of a client that is a text.
 typedef enum highwire_client_text {
-    // The URL against which those of all calls are resolved.
+    // The base against which the URLs of all calls are resolved.
     HIGHWIRE_CLIENT_BASE_URL = 1,
     // The value of `User-Agent`.
     HIGHWIRE_CLIENT_USER_AGENT = 2,
@@ -811,50 +813,52 @@ typedef enum highwire_client_text {
     HIGHWIRE_CLIENT_IDENTITY_FILE = 6,
 } highwire_client_text;
 
-// Gets a part of a response's body, which is valid until the callback returns. The server waits meanwhile. Returns 0 to go on;
-// another value ends the call with `HIGHWIRE_GONE`.
+// Gets a part of the body of another server's response. The part is valid until the callback returns. Returns 0 to go
+// on; another value ends the call with `HIGHWIRE_GONE`.
 typedef int32_t (*highwire_reply_part_callback)(const void *part, size_t length, void *data);
 
-// Gets the result of a call. The id of `reply` is 0 unless `result` is `HIGHWIRE_OK`; free it with `highwire_reply_free`. Otherwise
-// `highwire_last_error` has the reason.
+// Gets the result of a call to another server. If `result` is `HIGHWIRE_OK`, free `reply` with `highwire_reply_free`;
+// otherwise its id is 0, and `highwire_last_error` has the reason.
 typedef void (*highwire_reply_callback)(enum highwire_result result, struct highwire_reply reply, void *data);
 
-// Begins a call: a method such as `GET`, and a URL, which for `highwire_call_websocket` may begin with `ws:` or `wss:`. With
-// `HIGHWIRE_CLIENT_BASE_URL` it may be relative to that, but a full URL, or one that begins with `//`, still names another host: encode
-// what a user has typed.
+// Makes a call with a method such as `GET` and a URL. For `highwire_call_websocket`, the URL may begin with `ws:` or
+// `wss:`. It may be relative to `HIGHWIRE_CLIENT_BASE_URL`; but even then a full URL, or one that begins with `//`,
+// names another host: encode text that a user has typed.
 enum highwire_result highwire_call_new(struct highwire_client client,
                                        const char *method,
                                        const char *url,
                                        struct highwire_call *out);
 
-// Adds a header field. The library writes `Host` and the fields that frame the message itself.
+// Adds a header field. The library itself writes `Host` and the fields that frame the message.
 enum highwire_result highwire_call_header(struct highwire_call call, const char *name, const char *value);
 
 // Sets the body. The bytes are copied.
 enum highwire_result highwire_call_body(struct highwire_call call, const void *body, size_t length);
 
-// Makes the body of a call one that follows in parts, by `highwire_stream_write`, before the call is sent or after. `length` is the
-// length of the body, or -1 if it is not known. `callback` may be NULL; it is called on the thread on which the call runs: see
+// Gives a call a body in parts, which `highwire_stream_write` writes before or after the call is sent. `length` is the
+// length of the body, or -1 if it is not known. `callback` may be NULL; it runs on the call's thread: see
 // `highwire_call_send`.
 //
-// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the call has ended, or if it is
-// never sent. At the end of the call, the callbacks of the stream (with `HIGHWIRE_GONE`) and of the call come in either order; if they
-// share `data`, end the stream in the callback of the call, and then free it.
+// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, even after the call has
+// ended, and even if the call is never sent. At the end of the call, the callbacks of the stream (with
+// `HIGHWIRE_GONE`) and of the call come in either order; if they share `data`, end the stream in the callback of the
+// call, and then free `data`.
 //
-// Once a server was given a part, the call is not made again after a lost connection; a redirect to be followed with the body is the
-// reply. HTTP/1.0 needs a length.
+// After a part was sent, the library does not retry the call on a lost connection, and a redirect that needs the body
+// again is itself the reply. HTTP/1.0 needs a length.
 enum highwire_result highwire_call_stream(struct highwire_call call,
                                           int64_t length,
                                           highwire_stream_callback callback,
                                           void *data,
                                           struct highwire_stream *out);
 
-// Sets the time for this call in milliseconds, in place of the client's. 0 leaves it as it is.
+// Sets the time limit of this call in milliseconds, in place of the client's. 0 restores the client's.
 enum highwire_result highwire_call_timeout(struct highwire_call call, uint64_t milliseconds);
 
-// Gives the response's body to a callback part by part, so that it may have any length; only a compressed one still has at most
-// `HIGHWIRE_CLIENT_BODY_BYTES`, decoded. The reply then has an empty one. The callback runs on the thread on which the call runs: see
-// `highwire_call_send`. If the program cannot take parts as fast as they come, see `highwire_call_pause`.
+// Passes the response's body to a callback part by part, so that the body may have any length; only a compressed body
+// is still limited, after decoding, to `HIGHWIRE_CLIENT_BODY_BYTES`. The reply's own body is then empty. The callback
+// runs on the call's thread: see `highwire_call_send`. If parts come faster than the program can take them, see
+// `highwire_call_pause`.
 enum highwire_result highwire_call_on_part(struct highwire_call call,
                                            highwire_reply_part_callback callback,
                                            void *data);
@@ -862,33 +866,31 @@ enum highwire_result highwire_call_on_part(struct highwire_call call,
 // Frees a call that was not sent.
 enum highwire_result highwire_call_free(struct highwire_call call);
 
-// Ends a call that was sent, on any thread. Its receiver still gets a result, later: `HIGHWIRE_GONE`, or the result of a call that
-// has ended meanwhile. The library gives the program no further part of the response; if this is another thread than the call's, the
-// callback for a part may still be running.
+// Cancels a call that was sent. Any thread may do that. The program still gets a result, later: `HIGHWIRE_GONE`, or
+// the call's own result if it has ended meanwhile. It gets no further part of the response; but if this is not the
+// call's thread, the callback for a part may still be running.
 enum highwire_result highwire_call_cancel(struct highwire_call call);
 
-// Stops the parts of the response's body, on any thread: after the one that is given now, `highwire_call_on_part`'s callback gets no
-// further one until `highwire_call_resume`, and the server must wait once a buffer is full. The time for the call goes on. If no part
-// follows, the result comes in spite of the pause; so does that of a call without such a callback.
+// Pauses the parts of the response's body. Any thread may do that. After the current part, the callback of
+// `highwire_call_on_part` gets no other until `highwire_call_resume`, and the other server must wait once a buffer
+// is full. The call's time limit keeps running. If no part follows, the result arrives despite the pause; so does the
+// result of a call without such a callback.
 enum highwire_result highwire_call_pause(struct highwire_call call);
 
-// Goes on with a call after `highwire_call_pause`, on any thread.
+// Resumes a call after `highwire_call_pause`. Any thread may do that.
 enum highwire_result highwire_call_resume(struct highwire_call call);
 
-// Sends a call. The callback is called once, later; the call's handle is invalid then. In a handler or a callback on a worker's
-// thread, the call runs on that worker, and the callback is called on its thread; elsewhere, on a thread of the client, maybe before
-// this call has returned. If this call fails, the callback is not called, and the call is
-// freed, unless it was sent before.
-enum highwire_result highwire_call_send(struct highwire_call call,
-                                        highwire_reply_callback callback,
-                                        void *data);
+// Sends a call. The library calls the callback once, later; the call's handle is then invalid. If a handler or a
+// callback on a worker's thread sends the call, the call and its callback run on that thread; otherwise on the
+// client's own thread, maybe before this function has returned. If this function fails, the callback is not called,
+// and the call is freed unless it was sent before.
+enum highwire_result highwire_call_send(struct highwire_call call, highwire_reply_callback callback, void *data);
 
-// Sends a call, and waits for the reply. The handle is then invalid. In a handler or a callback it returns `HIGHWIRE_WRONG_THREAD`, and
-// frees the call.
+// Sends a call, and waits for the reply. The call's handle is then invalid. In a handler or a callback, this function
+// returns `HIGHWIRE_WRONG_THREAD`, and frees the call.
 //
-// If the call has a stream, another thread must write and end it meanwhile, unless its parts wait already.
-enum highwire_result highwire_call_wait(struct highwire_call call,
-                                        struct highwire_reply *out);
+// If the call has a stream, another thread must write and end it meanwhile, unless the program has done so before.
+enum highwire_result highwire_call_wait(struct highwire_call call, struct highwire_reply *out);
 
 // Makes a client with the default settings. Set others before its first call.
 enum highwire_result highwire_client_new(struct highwire_client *out);
@@ -914,8 +916,8 @@ enum highwire_result highwire_reply_header(struct highwire_reply reply,
                                            const char *name,
                                            struct highwire_string *out);
 
-// Gives the name, in lower case, and the value of the header field with this index, from 0 on, or `HIGHWIRE_NOT_FOUND` behind the last
-// one.
+// Gives the name, in lower case, and the value of the header field with this index, from 0 on, or `HIGHWIRE_NOT_FOUND`
+// after the last one.
 enum highwire_result highwire_reply_header_at(struct highwire_reply reply,
                                               size_t index,
                                               struct highwire_string *name,
@@ -927,16 +929,17 @@ enum highwire_result highwire_reply_body(struct highwire_reply reply, struct hig
 // Frees a reply.
 enum highwire_result highwire_reply_free(struct highwire_reply reply);
 
-// Opens a WebSocket to another server by a call, in place of sending it. The call's method is GET. Its URL begins with `ws:`, `wss:`,
-// `http:` or `https:`, or is relative to the client's. Its header fields are part of the handshake, except `Host`, `Upgrade` and
-// `Sec-WebSocket-…`. Its timeout, 30 seconds by default, is that of the handshake. The call's handle is invalid from now on, also if this
-// fails. `settings` and `out` may be NULL. `origins` means nothing here: add a field `Origin` if the server wants one.
+// Sends a call as the opening handshake of a WebSocket to another server. The call's method must be GET. Its URL
+// begins with `ws:`, `wss:`, `http:` or `https:`, or is relative to the client's base URL. Its header fields are part
+// of the handshake, except `Host`, `Upgrade` and `Sec-WebSocket-…`. Its timeout, 30 seconds by default, is that of the
+// handshake. The call's handle is then invalid, even on failure. `settings` and `out` may be NULL. `origins` is
+// ignored: add a field `Origin` if the server needs one.
 //
 // After `HIGHWIRE_OK`, the callback gets `HIGHWIRE_WEBSOCKET_OPEN`, or, if the WebSocket cannot be opened, only
-// `HIGHWIRE_WEBSOCKET_END` with the code 1006 and the reason as text. `highwire_websocket_close` before that does not end the attempt:
-// it closes the connection when it is open. The callback is called on the thread on which a call runs: see
-// `highwire_call_send`; on another thread maybe before this function has returned. The thread of a client that was freed goes on until
-// its WebSockets are closed.
+// `HIGHWIRE_WEBSOCKET_END` with the code 1006 and the reason as text. `highwire_websocket_close` before that does not
+// stop the attempt: it closes the connection once that is open. The callback runs on the same thread as that of
+// `highwire_call_send`; if this is another thread, maybe before this function has returned. A freed client's thread
+// runs until its WebSockets are closed.
 enum highwire_result highwire_call_websocket(struct highwire_call call,
                                              const struct highwire_websocket_settings *settings,
                                              highwire_websocket_callback callback,
@@ -945,61 +948,59 @@ enum highwire_result highwire_call_websocket(struct highwire_call call,
 
 // ---- 12. A server in the program's own event loop -------------------------------------------------------------------
 
-// Runs the server inside a loop of this thread, with one worker. `engine` is 0 for io_uring or else epoll, 1 for io_uring, 2
-// for epoll. The server's handle then only gives its addresses and frees it.
-// `HIGHWIRE_WORKERS` and `HIGHWIRE_ENGINE` do not count. Free the loop before the server.
+// Runs the server inside a loop of this thread, with one worker. `engine` is 0 for io_uring, or epoll if that is
+// unavailable; 1 for io_uring only; 2 for epoll. The server's handle then serves only to get its addresses and to free
+// it. `HIGHWIRE_WORKERS` and `HIGHWIRE_ENGINE` are ignored. Free the loop before the server.
 //
-// Wait until `highwire_loop_descriptor` is readable, without a timeout, and then call `highwire_loop_turn`. Call that once before the
-// first wait, too.
-enum highwire_result highwire_loop_new(struct highwire_server server,
-                                       int32_t engine,
-                                       struct highwire_loop *out);
+// Wait, without a timeout, until the descriptor of `highwire_loop_descriptor` is readable, and then call
+// `highwire_loop_turn`; also call it once before the first wait.
+enum highwire_result highwire_loop_new(struct highwire_server server, int32_t engine, struct highwire_loop *out);
 
-// Gives the descriptor that is readable when a turn would do something. It belongs to the loop.
+// Gives the descriptor that becomes readable when a turn has work to do. The loop owns it: do not close it.
 enum highwire_result highwire_loop_descriptor(struct highwire_loop handle, int32_t *out);
 
-// Does what there is to do, without waiting. Gives 1 if the server has ended after a shutdown, and 0 otherwise.
+// Runs a turn: does the work that is ready, without waiting. Gives 1 if the server has ended after a shutdown, and 0
+// otherwise.
 enum highwire_result highwire_loop_turn(struct highwire_loop handle, int32_t *has_ended);
 
-// Begins a graceful shutdown. Go on with turns until one says that the server has ended.
+// Begins a graceful shutdown. Keep calling `highwire_loop_turn` until it gives 1.
 enum highwire_result highwire_loop_shutdown(struct highwire_loop handle);
 
 // Gives the counts of the server.
 enum highwire_result highwire_loop_stats(struct highwire_loop handle, struct highwire_stats *out);
 
-// Frees a loop, and cuts its connections.
+// Frees a loop, and closes its connections at once.
 enum highwire_result highwire_loop_free(struct highwire_loop handle);
 
 // ---- 13. The process: log and memory --------------------------------------------------------------------------------
 
-// Functions that allocate memory. Any thread may call them, at the same time. Alignments are powers of two. On failure they
-// return NULL; the library may then abort the process. They must not call the library.
+// Functions that allocate memory. Several threads may call them at the same time. Alignments are powers of two. On
+// failure, a function returns NULL; the library may then abort the process. The functions must not call the library.
 typedef struct highwire_allocator {
     // Returns memory of this size, which is not 0, and this alignment.
     void *(*allocate)(size_t size, size_t alignment, void *data);
     // Changes the size of memory, and may move it. NULL: the library allocates, copies and frees.
     void *(*resize)(void *memory, size_t old_size, size_t new_size, size_t alignment, void *data);
-    // Frees memory with the size and the alignment that it has.
+    // Frees memory. `size` and `alignment` are those of its allocation.
     void (*release)(void *memory, size_t size, size_t alignment, void *data);
-    // Is passed to the functions.
+    // Passed to each function.
     void *data;
 } highwire_allocator;
 
-// Gets a line of the log, without a line end. `level` is 1 for errors, 2 for warnings, 3 for information. The text is valid
-// until the callback returns. It is called on any thread, also on several at the same time, and must not block.
+// Gets a line of the log, without a line end. `level` is 1 for errors, 2 for warnings, 3 for information. The text is
+// valid until the callback returns. The callback may run on several threads at the same time, and must not block.
 typedef void (*highwire_log_callback)(int32_t level, const char *line, void *data);
 
-// Makes the library allocate its memory by functions of the program. Call it before any other function of the library, and while
-// no other thread calls one; later it returns `HIGHWIRE_WRONG_STATE`. The structure is copied. Memory of other libraries that the library
-// uses, such as the kernel's for io_uring and that of C code for TLS and compression, stays with the system.
+// Makes the library allocate its memory with functions of the program. Call it before any other function of the
+// library, and while no other thread calls one; later it returns `HIGHWIRE_WRONG_STATE`. The library copies the
+// structure. The kernel's memory for io_uring, and that of the C code for TLS and compression, does not come from
+// these functions.
 enum highwire_result highwire_set_allocator(const struct highwire_allocator *allocator);
 
-// Passes the lines of the log to a callback: those of this level and below, 1 to 3. It can be set once in a process, before
-// servers start. Without it there is no log. The callback must not call functions of
-// servers: a server that is starting would wait for itself.
-enum highwire_result highwire_set_log(int32_t level,
-                                      highwire_log_callback callback,
-                                      void *data);
+// Sets the callback that gets the lines of the log up to this level, 1 to 3. It can be set once per process, before
+// servers start; without it, the library logs nothing. The callback must not call functions of servers: a server that
+// is starting would wait for itself.
+enum highwire_result highwire_set_log(int32_t level, highwire_log_callback callback, void *data);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,15 +1,16 @@
 /* httpserver.h: programs that were written for the single-header library of that name run on Highwire.
  *
  * The names and meanings are those of versions 0.7 and 0.9 of that interface; the server is Highwire's, in libhighwire. With
- * HTTPSERVER_IMPL it includes the system's headers that the original includes there; there is nothing to implement. The header may be included in any file, more than once, in C99 and in
- * C++11. See docs/httpserver.md for what differs. New programs should use highwire.h.
+ * HTTPSERVER_IMPL the header includes the system's headers that the original includes there; there is nothing to
+ * implement. Any file may include it, more than once, in C99 and in C++11. See docs/httpserver.md for what differs. New
+ * programs should use highwire.h.
  *
  * Licensed under MIT or Apache-2.0, as you choose.
  */
-/* The original brings these headers where it is implemented, and programs rely on them. */
+/* The original includes these headers in its implementation, and programs rely on them. */
 #if defined(HTTPSERVER_IMPL) && !defined(HTTPSERVER_IMPL_HEADERS)
 #define HTTPSERVER_IMPL_HEADERS
-/* As the original asks for it: without it, -std=c99 hides sigaction, nanosleep and kill. It has no effect behind another header. */
+/* As the original requires: without it, -std=c99 hides sigaction, nanosleep and kill. It has no effect after another header. */
 #if !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE) && defined(__STRICT_ANSI__)
 #define _POSIX_C_SOURCE 199309L
 #define _DEFAULT_SOURCE 1
@@ -50,8 +51,8 @@ typedef void (*ev_cb_t)(struct kevent *);
 extern "C" {
 #endif
 
-/* The knobs. Define them before the first include. Times are in seconds, sizes in bytes. One of 0, and a
- * negative size, has its default; a negative time turns its timeout off. */
+/* The knobs. Define them before the first include. Times are in seconds, sizes in bytes. 0 and negative
+ * sizes mean the default; a negative time turns its timeout off. */
 #ifndef HTTP_REQUEST_BUF_SIZE
 #define HTTP_REQUEST_BUF_SIZE 1024 /* Has no effect: buffers grow as needed. */
 #endif
@@ -79,7 +80,7 @@ extern "C" {
 #define HTTP_AUTOMATIC 0x8
 #define HTTP_FLG_STREAMED 0x1
 
-/* Bytes without a NUL at their end: print them with %.*s. Only the body of a request that is not streamed has a NUL behind it. */
+/* Bytes without a NUL at their end: print them with %.*s. Only the body of a request that is not streamed has a NUL after it. */
 struct http_string_s {
     char const *buf;
     int len;
@@ -128,8 +129,8 @@ void *http_request_server_userdata(struct http_request_s *request);
 void http_request_set_userdata(struct http_request_s *request, void *data);
 void *http_request_userdata(struct http_request_s *request);
 
-/* The parts of a request are valid until it is answered, also if the client has left: answer each request. A request whose
- * streamed body or response is cut ends without an answer: the callback that waits for it is not called. */
+/* The parts of a request are valid until it is answered, even if the client has disconnected: answer each request. A
+ * request whose streamed body or response is cut short ends without an answer: the waiting callback is not called. */
 struct http_string_s http_request_method(struct http_request_s *request);
 struct http_string_s http_request_target(struct http_request_s *request);
 struct http_string_s http_request_body(struct http_request_s *request);
@@ -137,8 +138,8 @@ struct http_string_s http_request_header(struct http_request_s *request, char co
 int http_request_iterate_headers(struct http_request_s *request, struct http_string_s *key, struct http_string_s *val,
                                  int *iter);
 
-/* A streamed body is read in chunks. The callback is called once for each call, never before it returns; an empty chunk is the
- * end. */
+/* A streamed body is read in chunks. The callback is called once for each call, after that has returned; an empty chunk
+ * is the end. */
 int http_request_has_flag(struct http_request_s *request, int flag);
 void http_request_read_chunk(struct http_request_s *request, void (*chunk_cb)(struct http_request_s *));
 #define http_request_read_body http_request_read_chunk
@@ -148,7 +149,7 @@ void http_request_free_buffer(struct http_request_s *request);
 /* HTTP_KEEP_ALIVE or HTTP_CLOSE, in place of what the request says. */
 void http_request_connection(struct http_request_s *request, int directive);
 
-/* A response is freed when it is sent. What it points to may be freed then. */
+/* Sending a response frees it. The program may then free the bytes that it points to. */
 struct http_response_s *http_response_init(void);
 void http_response_status(struct http_response_s *response, int status);
 void http_response_header(struct http_response_s *response, char const *key, char const *value);

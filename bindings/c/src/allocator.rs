@@ -7,8 +7,8 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Functions that allocate memory. Any thread may call them, at the same time. Alignments are powers of two. On failure they
-/// return NULL; the library may then abort the process. They must not call the library.
+/// Functions that allocate memory. Several threads may call them at the same time. Alignments are powers of two. On
+/// failure, a function returns NULL; the library may then abort the process. The functions must not call the library.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct highwire_allocator {
@@ -24,13 +24,13 @@ pub struct highwire_allocator {
             data: *mut c_void,
         ) -> *mut c_void,
     >,
-    /// Frees memory with the size and the alignment that it has.
+    /// Frees memory. `size` and `alignment` are those of its allocation.
     pub release: Option<unsafe extern "C" fn(memory: *mut c_void, size: usize, alignment: usize, data: *mut c_void)>,
-    /// Is passed to the functions.
+    /// Passed to each function.
     pub data: *mut c_void,
 }
 
-/// The functions of the program, all of which but `resize` are there.
+/// The program's functions. Only `resize` may be NULL.
 struct Given(highwire_allocator);
 
 // SAFETY: the library only passes the pointer to the program's functions, which any thread may call, as documented.
@@ -40,8 +40,8 @@ unsafe impl Sync for Given {}
 
 static GIVEN: OnceLock<Given> = OnceLock::new();
 
-/// True after the first allocation by the system. Memory must be freed by whoever has allocated it, so the functions cannot
-/// change then.
+/// True after the first allocation by the system's allocator. It must also free that memory, so the functions cannot
+/// change afterwards.
 static IS_USED: AtomicBool = AtomicBool::new(false);
 
 /// The allocator of all Rust code in the library.
@@ -124,9 +124,10 @@ unsafe impl GlobalAlloc for Chosen {
     }
 }
 
-/// Makes the library allocate its memory by functions of the program. Call it before any other function of the library, and while
-/// no other thread calls one; later it returns `HIGHWIRE_WRONG_STATE`. The structure is copied. Memory of other libraries that the library
-/// uses, such as the kernel's for io_uring and that of C code for TLS and compression, stays with the system.
+/// Makes the library allocate its memory with functions of the program. Call it before any other function of the
+/// library, and while no other thread calls one; later it returns `HIGHWIRE_WRONG_STATE`. The library copies the
+/// structure. The kernel's memory for io_uring, and that of the C code for TLS and compression, does not come from
+/// these functions.
 ///
 /// # Safety
 /// `allocator` must be NULL or point to an allocator whose functions do what is documented.

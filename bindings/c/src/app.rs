@@ -25,19 +25,19 @@ pub struct highwire_app {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum highwire_body_use {
-    /// The handler takes no body. A body is read and dropped.
+    /// The handler takes no body. The library reads and drops one.
     HIGHWIRE_BODY_NONE = 0,
     /// The whole body is received before the handler is called: `highwire_request_body`.
     HIGHWIRE_BODY_WHOLE = 1,
     /// The handler asks for parts of the body: `highwire_request_read`.
     HIGHWIRE_BODY_PARTS = 2,
-    /// Added to one of the others: each request is deferred before its handler is called, as by `highwire_request_defer`. It is for
-    /// languages whose callbacks run on another thread.
+    /// A flag, added to one of the others: the library defers each request before it calls the handler, as
+    /// `highwire_request_defer` does. For languages whose callbacks run on another thread.
     HIGHWIRE_DEFERRED = 16,
 }
 
-/// A setting of `highwire_app_set`. Times are in milliseconds, and 0 turns them off; for `HIGHWIRE_LINGER_MS` and `HIGHWIRE_SHUTDOWN_MS`, 0 means no waiting. Sizes are in bytes.
-/// docs/limits.md has the reasons for the defaults.
+/// A setting for `highwire_app_set`. Times are in milliseconds; 0 turns the limit off, but for `HIGHWIRE_LINGER_MS` and
+/// `HIGHWIRE_SHUTDOWN_MS` it means no waiting. Sizes are in bytes. docs/limits.md has the reasons for the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum highwire_option {
@@ -45,10 +45,11 @@ pub enum highwire_option {
     HIGHWIRE_WORKERS = 1,
     /// 1 pins each worker to a CPU; 0 by default.
     HIGHWIRE_PIN = 2,
-    /// The interface to the kernel: 0, the default, for io_uring or else epoll, 1 for io_uring, without which the server does not
-    /// start, 2 for epoll, 3 for a thread for each connection.
+    /// The interface to the kernel: 0, the default, for io_uring, or epoll if that is unavailable; 1 for io_uring only;
+    /// 2 for epoll; 3 for a thread per connection.
     HIGHWIRE_ENGINE = 3,
-    /// How connections reach the workers: 0, the default, for a socket for each worker (SO_REUSEPORT), 1 for one accepting thread.
+    /// How connections reach the workers: 0, the default, for a listening socket per worker (SO_REUSEPORT); 1 for one
+    /// thread that accepts for all workers.
     HIGHWIRE_BALANCE = 4,
     /// The length of the queue of each listening socket; 4,096 by default.
     HIGHWIRE_BACKLOG = 5,
@@ -58,12 +59,12 @@ pub enum highwire_option {
     HIGHWIRE_HTTP2_CLEARTEXT = 7,
     /// 1 offers HTTP/2 under TLS; the default.
     HIGHWIRE_HTTP2_TLS = 8,
-    /// The most bytes that are held for all clients, at least 65,536. By default, half of the memory that
-    /// the process may use, or a quarter below 128 MiB.
+    /// The most bytes that the server holds for all clients, at least 65,536. By default, half of the memory that the
+    /// process may use, or a quarter if that memory is less than 128 MiB.
     HIGHWIRE_MEMORY = 9,
-    /// The most open connections. By default, the limit of descriptors minus 32.
+    /// The most open connections. By default, the process's limit of open files minus 32.
     HIGHWIRE_CONNECTIONS = 10,
-    /// The most open connections of one address; 16,384 by default.
+    /// The most open connections from one IP address; 16,384 by default.
     HIGHWIRE_CONNECTIONS_A_PEER = 11,
     /// The most requests on one connection; 0, the default, means no limit.
     HIGHWIRE_REQUESTS_A_CONNECTION = 12,
@@ -85,26 +86,28 @@ pub enum highwire_option {
     HIGHWIRE_BODY_RATE = 23,
     /// The time after which a connection without a request closes; 75 seconds by default.
     HIGHWIRE_IDLE_MS = 24,
-    /// The time after which a client is cut that takes nothing of its answer; 60 seconds by default.
+    /// The time after which the server disconnects a client that reads nothing of its response; 60 seconds by default.
     HIGHWIRE_WRITE_MS = 25,
-    /// The time in which a deferred request must be answered, and each part of a stream must follow; 60 seconds by default.
+    /// The time in which the program must answer a deferred request, and write each part of a stream; 60 seconds by
+    /// default.
     HIGHWIRE_HANDLER_MS = 26,
     /// The longest time for which a closing connection reads what its client still sends; 2 seconds by default.
     HIGHWIRE_LINGER_MS = 27,
     /// The longest time that a graceful shutdown waits; 30 seconds by default.
     HIGHWIRE_SHUTDOWN_MS = 28,
-    /// 1 lets other processes that do the same listen on the same port, which share its connections. 0 by default.
+    /// 1 lets several processes with this setting listen on one port; the kernel spreads its connections. 0 by default.
     HIGHWIRE_SHARE_PORT = 29,
-    /// 1 compresses answers by what their clients accept and what their media types gain by: Brotli, zstd or gzip. 0 by default.
+    /// 1 compresses responses with Brotli, zstd or gzip if the client accepts it and the media type gains by it. 0 by
+    /// default.
     HIGHWIRE_COMPRESS = 30,
 }
 
-/// An app before its server.
+/// An app that has no server yet.
 struct Making {
     app: App,
     /// True if answers are compressed.
     compresses: bool,
-    /// What is wrapped around all routes, the outermost first.
+    /// The hooks around all routes, the outermost first.
     hooks: Vec<Box<dyn FnOnce(App) -> App + Send + Sync>>,
 }
 
@@ -148,7 +151,7 @@ fn change_making(app: highwire_app, act: impl FnOnce(Making) -> Making) -> Resul
     Ok(())
 }
 
-/// Wraps something around all routes of an app, inside of what was added before.
+/// Adds a hook around all routes of an app, inside the earlier hooks.
 pub(crate) fn add_hook(app: highwire_app, hook: impl FnOnce(App) -> App + Send + Sync + 'static) -> Result<(), Failed> {
     change_making(app, |mut making| {
         making.hooks.push(Box::new(hook));
@@ -180,7 +183,7 @@ fn compressed(app: App) -> App {
     app
 }
 
-/// Takes an app out of its table, for a server.
+/// Removes an app from its table, for its server.
 pub(crate) fn take(app: highwire_app) -> Result<App, Failed> {
     let app = APPS.remove(app)?;
     let taken = app.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -193,7 +196,7 @@ pub(crate) fn take(app: highwire_app) -> Result<App, Failed> {
     }
 }
 
-/// Returns an error for a path that no route can have. The server reports all other mistakes.
+/// Returns an error for a path that no route can have. `highwire_server_new` reports all other mistakes.
 pub(crate) fn check_path(path: &str) -> Result<(), Failed> {
     if path.starts_with('/') {
         return Ok(());
@@ -201,7 +204,7 @@ pub(crate) fn check_path(path: &str) -> Result<(), Failed> {
     failed(HIGHWIRE_INVALID_ARGUMENT, format!("the path {path:?} does not begin with a slash"))
 }
 
-/// Returns the program's handler as one of an app.
+/// Returns the program's handler as a handler of an app.
 pub(crate) fn handler(
     function: highwire_handler,
     data: *mut c_void,
@@ -221,8 +224,8 @@ pub(crate) fn handler(
 }
 
 /// Adds a route: a method, or `*` for all methods, and a path such as `/users/{id}` or `/files/{*rest}`. `body` is a
-/// `highwire_body_use`. The handler may be called on every worker's thread at the same time, and `data` must be valid until the
-/// server has ended. GET also answers HEAD.
+/// `highwire_body_use`. The handler may be called on every worker's thread at the same time, and `data` must be valid
+/// until the server has ended. A GET route also answers HEAD.
 ///
 /// # Safety
 /// `method` and `path` must be NULL or end with a NUL; `handler` must be a function with the signature of its type.
@@ -250,7 +253,7 @@ pub unsafe extern "C" fn highwire_app_route(
     })
 }
 
-/// Sets the handler of requests for which there is no route. Without it they get 404.
+/// Sets the handler of requests that match no route. Without it, they get 404.
 ///
 /// # Safety
 /// `handler` must be a function with the signature of its type.
@@ -267,7 +270,7 @@ pub unsafe extern "C" fn highwire_app_fallback(
     })
 }
 
-/// Changes a setting: see [`highwire_option`]. Contradictions are reported by `highwire_server_new`.
+/// Changes a setting: see [`highwire_option`]. `highwire_server_new` reports settings that contradict each other.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_app_set(app: highwire_app, option: i32, value: u64) -> highwire_result {
     guarded(|| {
@@ -312,14 +315,14 @@ fn set(config: &mut Config, option: i32, value: u64) -> Result<(), Failed> {
                 1 => Engine::Uring,
                 2 => Engine::Readiness,
                 3 => Engine::Threads,
-                _ => return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{value} is not an engine, 0 to 3")),
+                _ => return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{value} is not a HIGHWIRE_ENGINE, 0 to 3")),
             }
         }
         () if is(o::HIGHWIRE_BALANCE) => {
             config.balance = match value {
                 0 => Balance::ReusePort,
                 1 => Balance::Handoff,
-                _ => return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{value} is not a way to balance, 0 or 1")),
+                _ => return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{value} is not a HIGHWIRE_BALANCE, 0 or 1")),
             }
         }
         () if is(o::HIGHWIRE_BACKLOG) => config.socket.backlog = number.min(i32::MAX as u32) as _,

@@ -1,4 +1,4 @@
-//! What a program has written and its connection has not taken yet: the parts of a stream, the messages of a WebSocket.
+//! The queue from the program to a connection: the parts of a stream, or the messages of a WebSocket.
 //!
 //! The program adds items on any thread, and the connection's worker takes them out. If an item does not fit, the library refuses it, and
 //! calls the program once when half of the room is free again.
@@ -9,13 +9,13 @@ use std::task::{Context, Waker};
 /// The most bytes that wait for a peer. This is as much as a kernel's socket buffer usually holds.
 const ROOM: usize = 256 * 1024;
 
-/// The most places for items that an empty backlog keeps.
+/// The most items for which an empty backlog keeps memory.
 const KEPT_PLACES: usize = 64;
 
 pub(crate) struct Backlog<T> {
     items: VecDeque<T>,
     held: usize,
-    /// True if an item was refused since the program was last told of room.
+    /// True if an item was refused after the last callback about room.
     wants_room: bool,
     reader: Option<Waker>,
 }
@@ -25,8 +25,8 @@ impl<T> Backlog<T> {
         Backlog { items: VecDeque::new(), held: 0, wants_room: false, reader: None }
     }
 
-    /// Returns true if an item of this many bytes fits. If it does not, the worker tells the program later when there is room. An
-    /// item of any length fits into an empty backlog, so that none is too long for ever.
+    /// Returns true if an item of this many bytes fits. If it does not, the worker tells the program later when there
+    /// is room. An item of any length fits into an empty backlog, so that none is refused for ever.
     pub(crate) fn has_room_for(&mut self, bytes: usize) -> bool {
         let fits = self.held == 0 || self.held + bytes <= ROOM;
         self.wants_room |= !fits;
@@ -40,7 +40,7 @@ impl<T> Backlog<T> {
         is_overfull
     }
 
-    /// Adds an item that counts `bytes`, also if there is no room.
+    /// Adds an item that counts as `bytes`, even if there is no room.
     pub(crate) fn push(&mut self, item: T, bytes: usize) {
         self.held += bytes;
         self.items.push_back(item);
@@ -53,7 +53,7 @@ impl<T> Backlog<T> {
         Some(item)
     }
 
-    /// Returns true if the worker is to tell the program now that there is room, and then false until the next refusal.
+    /// Returns true, once after a refusal, if the worker must tell the program now that there is room.
     pub(crate) fn tells_of_room(&mut self) -> bool {
         let tells = self.wants_room && self.held <= ROOM / 2;
         self.wants_room &= !tells;
@@ -70,12 +70,12 @@ impl<T> Backlog<T> {
         self.reader = Some(cx.waker().clone());
     }
 
-    /// Returns the task that waits. Wake it after the lock is free.
+    /// Returns the waiting task. Wake it after releasing the lock.
     pub(crate) fn take_reader(&mut self) -> Option<Waker> {
         self.reader.take()
     }
 
-    /// Takes what waits, which is never sent. Drop it after the lock is free.
+    /// Takes the waiting items, which are never sent. Drop them after releasing the lock.
     pub(crate) fn discard(&mut self) -> VecDeque<T> {
         (self.held, self.wants_room) = (0, false);
         std::mem::take(&mut self.items)

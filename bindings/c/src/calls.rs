@@ -1,4 +1,4 @@
-//! Calls: requests to other servers, from handlers, from callbacks, and from any other thread.
+//! Calls: requests to other servers, which handlers, callbacks and any other thread can send.
 
 use crate::client::{Place, fault, highwire_client, lock, runs_calls, with_client};
 use crate::data::Data;
@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A request to another server, until its result is there.
+/// A call: a request to another server, until its result is there.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct highwire_call {
@@ -31,13 +31,13 @@ pub struct highwire_call {
     pub id: u64,
 }
 
-/// Gets the result of a call. The id of `reply` is 0 unless `result` is `HIGHWIRE_OK`; free it with `highwire_reply_free`. Otherwise
-/// `highwire_last_error` has the reason.
+/// Gets the result of a call to another server. If `result` is `HIGHWIRE_OK`, free `reply` with `highwire_reply_free`;
+/// otherwise its id is 0, and `highwire_last_error` has the reason.
 pub type highwire_reply_callback =
     Option<unsafe extern "C" fn(result: highwire_result, reply: highwire_reply, data: *mut c_void)>;
 
-/// Gets a part of a response's body, which is valid until the callback returns. The server waits meanwhile. Returns 0 to go on;
-/// another value ends the call with `HIGHWIRE_GONE`.
+/// Gets a part of the body of another server's response. The part is valid until the callback returns. Returns 0 to go
+/// on; another value ends the call with `HIGHWIRE_GONE`.
 pub type highwire_reply_part_callback =
     Option<unsafe extern "C" fn(part: *const c_void, length: usize, data: *mut c_void) -> i32>;
 
@@ -50,7 +50,7 @@ struct Entry {
     told: Told,
 }
 
-/// What the program has told a call that runs.
+/// The program's commands to a running call.
 #[derive(Default)]
 struct Told {
     is_cancelled: bool,
@@ -59,7 +59,7 @@ struct Told {
     waker: Option<Waker>,
 }
 
-/// A request that is being made. Any thread may do that.
+/// A request that is being built, on any thread.
 struct Call {
     client: highwire_client,
     method: Method,
@@ -91,7 +91,7 @@ struct OnPart {
     data: Data,
 }
 
-/// Takes the request of a call, which stays in its table.
+/// Takes the request out of a call. The call stays in its table.
 fn take(call: highwire_call) -> Result<(Call, Arc<Mutex<Entry>>), Failed> {
     let entry = CALLS.get(call)?;
     let taken = lock(&entry).call.take();
@@ -105,9 +105,9 @@ fn was_sent<T>() -> Result<T, Failed> {
     failed(HIGHWIRE_WRONG_STATE, "the call was sent already")
 }
 
-/// Begins a call: a method such as `GET`, and a URL, which for `highwire_call_websocket` may begin with `ws:` or `wss:`. With
-/// `HIGHWIRE_CLIENT_BASE_URL` it may be relative to that, but a full URL, or one that begins with `//`, still names another host: encode
-/// what a user has typed.
+/// Makes a call with a method such as `GET` and a URL. For `highwire_call_websocket`, the URL may begin with `ws:` or
+/// `wss:`. It may be relative to `HIGHWIRE_CLIENT_BASE_URL`; but even then a full URL, or one that begins with `//`,
+/// names another host: encode text that a user has typed.
 ///
 /// # Safety
 /// `method` and `url` must be NULL or end with a NUL; `out` must be NULL or point to a `highwire_call`.
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn highwire_call_new(
         let Ok(method) = Method::from_bytes(method.as_bytes()) else {
             return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{method:?} is not a method"));
         };
-        // Shows an invalid URL at once.
+        // Reports an invalid URL at once.
         with_client(client, |client, _| client.get(&as_http(url)).build().map_err(|error| fault(&error)))?;
         let (fields, body) = (Vec::new(), Upload::Bytes(Bytes::new()));
         let call = Call { client, method, url: url.to_string(), fields, body, timeout: None, on_part: None };
@@ -146,7 +146,7 @@ fn as_http(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// The other way round.
+/// Returns a URL of HTTP as one of a WebSocket.
 fn as_websocket(url: &str) -> Cow<'_, str> {
     match url.split_once(':') {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => format!("ws:{rest}").into(),
@@ -164,12 +164,12 @@ fn change_call(call: highwire_call, act: impl FnOnce(&mut Call)) -> Result<(), F
     Ok(())
 }
 
-/// Sets the body of a call. The end of an old one calls no callback of the program, because it is not armed.
+/// Sets the body of a call. Dropping an earlier body calls no callback of the program, because its stream is not armed.
 fn set_body(call: highwire_call, body: Upload) -> Result<(), Failed> {
     change_call(call, |call| call.body = body)
 }
 
-/// Adds a header field. The library writes `Host` and the fields that frame the message itself.
+/// Adds a header field. The library itself writes `Host` and the fields that frame the message.
 ///
 /// # Safety
 /// `name` and `value` must be NULL or end with a NUL.
@@ -204,16 +204,17 @@ pub unsafe extern "C" fn highwire_call_body(
     })
 }
 
-/// Makes the body of a call one that follows in parts, by `highwire_stream_write`, before the call is sent or after. `length` is the
-/// length of the body, or -1 if it is not known. `callback` may be NULL; it is called on the thread on which the call runs: see
+/// Gives a call a body in parts, which `highwire_stream_write` writes before or after the call is sent. `length` is the
+/// length of the body, or -1 if it is not known. `callback` may be NULL; it runs on the call's thread: see
 /// [`highwire_call_send`].
 ///
-/// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the call has ended, or if it is
-/// never sent. At the end of the call, the callbacks of the stream (with `HIGHWIRE_GONE`) and of the call come in either order; if they
-/// share `data`, end the stream in the callback of the call, and then free it.
+/// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, even after the call has
+/// ended, and even if the call is never sent. At the end of the call, the callbacks of the stream (with
+/// `HIGHWIRE_GONE`) and of the call come in either order; if they share `data`, end the stream in the callback of the
+/// call, and then free `data`.
 ///
-/// Once a server was given a part, the call is not made again after a lost connection; a redirect to be followed with the body is the
-/// reply. HTTP/1.0 needs a length.
+/// After a part was sent, the library does not retry the call on a lost connection, and a redirect that needs the body
+/// again is itself the reply. HTTP/1.0 needs a length.
 ///
 /// # Safety
 /// `out` must be NULL or point to a `highwire_stream`; `callback` must be NULL or a function of its type that may be called on any
@@ -237,7 +238,7 @@ pub unsafe extern "C" fn highwire_call_stream(
     })
 }
 
-/// Sets the time for this call in milliseconds, in place of the client's. 0 leaves it as it is.
+/// Sets the time limit of this call in milliseconds, in place of the client's. 0 restores the client's.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_call_timeout(call: highwire_call, milliseconds: u64) -> highwire_result {
     guarded(|| {
@@ -247,9 +248,10 @@ pub extern "C" fn highwire_call_timeout(call: highwire_call, milliseconds: u64) 
     })
 }
 
-/// Gives the response's body to a callback part by part, so that it may have any length; only a compressed one still has at most
-/// `HIGHWIRE_CLIENT_BODY_BYTES`, decoded. The reply then has an empty one. The callback runs on the thread on which the call runs: see
-/// [`highwire_call_send`]. If the program cannot take parts as fast as they come, see [`highwire_call_pause`].
+/// Passes the response's body to a callback part by part, so that the body may have any length; only a compressed body
+/// is still limited, after decoding, to `HIGHWIRE_CLIENT_BODY_BYTES`. The reply's own body is then empty. The callback
+/// runs on the call's thread: see [`highwire_call_send`]. If parts come faster than the program can take them, see
+/// [`highwire_call_pause`].
 ///
 /// # Safety
 /// `callback` must be a function with the signature of its type.
@@ -276,12 +278,13 @@ fn free(call: highwire_call) -> Result<(), Failed> {
     CALLS.remove(call).map(drop)
 }
 
-/// Frees a call that cannot be sent, and returns why. A call that is no call, or was sent, is the more important error.
+/// Frees a call that cannot be sent, and returns why. If the handle is invalid or its call was sent, returns that error
+/// instead.
 fn free_and(call: highwire_call, result: Result<(), Failed>) -> Result<(), Failed> {
     free(call).and(result)
 }
 
-/// Tells a call that runs something, and wakes it.
+/// Passes a command to a running call, and wakes its task.
 fn tell(call: highwire_call, act: impl FnOnce(&mut Told)) -> highwire_result {
     guarded(|| {
         let entry = CALLS.get(call)?;
@@ -297,35 +300,36 @@ fn tell(call: highwire_call, act: impl FnOnce(&mut Told)) -> highwire_result {
     })
 }
 
-/// Ends a call that was sent, on any thread. Its receiver still gets a result, later: `HIGHWIRE_GONE`, or the result of a call that
-/// has ended meanwhile. The library gives the program no further part of the response; if this is another thread than the call's, the
-/// callback for a part may still be running.
+/// Cancels a call that was sent. Any thread may do that. The program still gets a result, later: `HIGHWIRE_GONE`, or
+/// the call's own result if it has ended meanwhile. It gets no further part of the response; but if this is not the
+/// call's thread, the callback for a part may still be running.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_call_cancel(call: highwire_call) -> highwire_result {
     tell(call, |told| told.is_cancelled = true)
 }
 
-/// Stops the parts of the response's body, on any thread: after the one that is given now, `highwire_call_on_part`'s callback gets no
-/// further one until [`highwire_call_resume`], and the server must wait once a buffer is full. The time for the call goes on. If no part
-/// follows, the result comes in spite of the pause; so does that of a call without such a callback.
+/// Pauses the parts of the response's body. Any thread may do that. After the current part, the callback of
+/// `highwire_call_on_part` gets no other until [`highwire_call_resume`], and the other server must wait once a buffer
+/// is full. The call's time limit keeps running. If no part follows, the result arrives despite the pause; so does the
+/// result of a call without such a callback.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_call_pause(call: highwire_call) -> highwire_result {
     tell(call, |told| told.is_paused = true)
 }
 
-/// Goes on with a call after [`highwire_call_pause`], on any thread.
+/// Resumes a call after [`highwire_call_pause`]. Any thread may do that.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_call_resume(call: highwire_call) -> highwire_result {
     tell(call, |told| told.is_paused = false)
 }
 
-/// Who gets the result of a call.
+/// The receiver of a call's result.
 enum Receiver {
     Callback(unsafe extern "C" fn(highwire_result, highwire_reply, *mut c_void), Data),
     Thread(mpsc::SyncSender<Result<Reply, Failed>>),
 }
 
-/// Gives the result of a call to its receiver once, also if the call is dropped.
+/// Passes the result of a call to its receiver once, even if the call is dropped.
 struct Promise {
     call: highwire_call,
     receiver: Option<Receiver>,
@@ -345,7 +349,7 @@ impl Promise {
                 // SAFETY: the program has given the function as one of this type. It is C's and does not unwind.
                 unsafe { callback(result, reply, data.0) };
             }
-            // A thread that waits does not go away.
+            // The receiving thread still waits for this.
             Receiver::Thread(sender) => drop(sender.send(result)),
         }
     }
@@ -372,7 +376,7 @@ async fn run(client: Client, call: Call, entry: Arc<Mutex<Entry>>, mut promise: 
     promise.keep(result);
 }
 
-/// Is ready once the call is cancelled. Wakes the task also when the call goes on after a pause.
+/// Becomes ready when the call is cancelled. The task is also woken when a paused call resumes.
 fn poll_cancelled(entry: &Mutex<Entry>, cx: &Context<'_>) -> Poll<()> {
     let told = &mut lock(entry).told;
     if told.is_cancelled {
@@ -408,7 +412,7 @@ async fn give_parts(response: &mut Response, on_part: OnPart, entry: &Mutex<Entr
     while let Some(part) = response.next().await {
         let part = part.map_err(|error| fault(&error))?;
         poll_fn(|cx| {
-            // `run` has left the task's waker, and ends a call that is cancelled.
+            // `run` has stored the task's waker, and ends a cancelled call.
             let waits = matches!(lock(entry).told, Told { is_paused: true, .. } | Told { is_cancelled: true, .. });
             if waits { response.poll_timeout(cx).map(|error| Err(fault(&error))) } else { Poll::Ready(Ok(())) }
         })
@@ -428,7 +432,7 @@ fn send(call: highwire_call, receiver: Receiver) -> Result<(), Failed> {
     let (taken, entry) = take(call)?;
     let place = match as_http(&taken.url) {
         Cow::Borrowed(_) => Place::of(taken.client),
-        Cow::Owned(_) => failed(HIGHWIRE_INVALID_ARGUMENT, "a URL of a WebSocket is for highwire_call_websocket"),
+        Cow::Owned(_) => failed(HIGHWIRE_INVALID_ARGUMENT, "ws: and wss: URLs need highwire_call_websocket"),
     };
     let place = place.inspect_err(|_| drop(CALLS.remove(call)))?;
     if let Upload::Stream(reading) = &taken.body {
@@ -447,7 +451,7 @@ pub(crate) fn take_websocket(handle: highwire_call) -> Result<(Place, Connect), 
     if call.method != Method::GET || has_body || call.on_part.is_some() {
         return failed(
             HIGHWIRE_INVALID_ARGUMENT,
-            "a WebSocket is opened by GET, without a body and highwire_call_on_part",
+            "a WebSocket needs a GET call with neither a body nor highwire_call_on_part",
         );
     }
     let place = Place::of(call.client)?;
@@ -466,10 +470,10 @@ pub(crate) fn take_websocket(handle: highwire_call) -> Result<(Place, Connect), 
     Ok((place, connect))
 }
 
-/// Sends a call. The callback is called once, later; the call's handle is invalid then. In a handler or a callback on a worker's
-/// thread, the call runs on that worker, and the callback is called on its thread; elsewhere, on a thread of the client, maybe before
-/// this call has returned. If this call fails, the callback is not called, and the call is
-/// freed, unless it was sent before.
+/// Sends a call. The library calls the callback once, later; the call's handle is then invalid. If a handler or a
+/// callback on a worker's thread sends the call, the call and its callback run on that thread; otherwise on the
+/// client's own thread, maybe before this function has returned. If this function fails, the callback is not called,
+/// and the call is freed unless it was sent before.
 ///
 /// # Safety
 /// `callback` must be a function with the signature of its type.
@@ -485,10 +489,10 @@ pub unsafe extern "C" fn highwire_call_send(
     })
 }
 
-/// Sends a call, and waits for the reply. The handle is then invalid. In a handler or a callback it returns `HIGHWIRE_WRONG_THREAD`, and
-/// frees the call.
+/// Sends a call, and waits for the reply. The call's handle is then invalid. In a handler or a callback, this function
+/// returns `HIGHWIRE_WRONG_THREAD`, and frees the call.
 ///
-/// If the call has a stream, another thread must write and end it meanwhile, unless its parts wait already.
+/// If the call has a stream, another thread must write and end it meanwhile, unless the program has done so before.
 ///
 /// # Safety
 /// `out` must be NULL or point to a `highwire_reply`.

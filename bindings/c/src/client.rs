@@ -1,7 +1,7 @@
-//! Clients: settings, connections that calls share, and where calls run.
+//! Clients of other servers: settings, outgoing connections that calls share, and the threads that run calls.
 //!
-//! A call on a worker's thread runs on that worker, next to the server's connections. Any other call runs on the client's
-//! own thread, which starts with the first of them.
+//! A call that is sent on a worker's thread runs on that worker, beside the server's incoming connections. Any other
+//! call runs on the client's own thread, which starts with the first such call.
 
 use crate::handles::Table;
 use crate::result::{
@@ -16,7 +16,7 @@ use std::ffi::c_char;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A client: settings, and connections that its calls share.
+/// A client of other servers: settings, and outgoing connections that its calls share.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct highwire_client {
@@ -29,21 +29,24 @@ pub struct highwire_client {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum highwire_client_option {
-    /// The time for a whole call, from the look-up of the name to the end of the body. There is no limit by default.
+    /// The time for a whole call, from the look-up of the name to the end of the response's body. There is no limit by
+    /// default.
     HIGHWIRE_CLIENT_TIMEOUT_MS = 1,
-    /// The time for the connection, without its TLS handshake; 10 seconds by default.
+    /// The time to connect, without the TLS handshake; 10 seconds by default.
     HIGHWIRE_CLIENT_CONNECT_MS = 2,
     /// The most bytes of a body that is received whole; 64 MiB by default.
     HIGHWIRE_CLIENT_BODY_BYTES = 3,
     /// The most redirects that are followed; 10 by default. More are an error. With 0, the redirect itself is the reply.
     HIGHWIRE_CLIENT_REDIRECTS = 4,
-    /// The most further attempts after lost connections; 3 by default.
+    /// The most retries after lost connections; 3 by default.
     HIGHWIRE_CLIENT_RETRIES = 5,
-    /// The version of HTTP: 10, 11, or 20, also without TLS. By default, 11 without TLS, and 11 or 20 with TLS, as the server likes.
+    /// The version of HTTP: 10, 11 or 20, with and without TLS. By default, 11 without TLS, and 11 or 20 by ALPN with
+    /// TLS.
     HIGHWIRE_CLIENT_HTTP = 6,
     /// 1 refuses URLs without TLS, also in redirects.
     HIGHWIRE_CLIENT_HTTPS_ONLY = 7,
-    /// The interface to the kernel of the client's own thread: 1 for io_uring, 2 for epoll. By default, io_uring or else epoll.
+    /// The interface of the client's own thread to the kernel: 1 for io_uring, 2 for epoll. By default, io_uring, or
+    /// epoll if that is unavailable.
     HIGHWIRE_CLIENT_ENGINE = 8,
 }
 
@@ -51,7 +54,7 @@ pub enum highwire_client_option {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum highwire_client_text {
-    /// The URL against which those of all calls are resolved.
+    /// The base against which the URLs of all calls are resolved.
     HIGHWIRE_CLIENT_BASE_URL = 1,
     /// The value of `User-Agent`.
     HIGHWIRE_CLIENT_USER_AGENT = 2,
@@ -90,7 +93,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns an error of the client.
+/// Converts an error of the client.
 pub(crate) fn fault(error: &client::Error) -> Failed {
     let code = match error {
         error if error.is_builder() => HIGHWIRE_INVALID_ARGUMENT,
@@ -136,7 +139,7 @@ fn change(
         }
         other => {
             *state = other;
-            failed(HIGHWIRE_WRONG_STATE, "the client has settings already, because it was used")
+            failed(HIGHWIRE_WRONG_STATE, "the settings of a client cannot change after its first call")
         }
     }
 }
@@ -156,7 +159,7 @@ pub extern "C" fn highwire_client_set(client: highwire_client, option: i32, valu
             return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{value} is not a version of HTTP: 0, 10, 11 or 20"));
         }
         if is(o::HIGHWIRE_CLIENT_ENGINE) && value > 2 {
-            return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{value} is not an engine of a client, 0 to 2"));
+            return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{value} is not a HIGHWIRE_CLIENT_ENGINE, 0 to 2"));
         }
         change(client, |builder, _| {
             let counts = is(o::HIGHWIRE_CLIENT_REDIRECTS) || is(o::HIGHWIRE_CLIENT_RETRIES);
@@ -232,7 +235,7 @@ fn change_tls(
     })
 }
 
-/// The settings that a library without TLS does not have.
+/// Stands for the TLS settings in a library without TLS.
 #[cfg(not(feature = "tls"))]
 struct NoTls;
 
@@ -265,7 +268,7 @@ fn with_tls(builder: ClientBuilder, (): Tls) -> ClientBuilder {
     builder
 }
 
-/// Calls `act` with a client whose settings are complete, and the place of its own thread.
+/// Builds the client if it was not used before, and calls `act` with it and the place of its own thread.
 pub(crate) fn with_client<R>(
     client: highwire_client,
     act: impl FnOnce(&Client, &mut Option<Background>) -> Result<R, Failed>,
@@ -280,7 +283,7 @@ pub(crate) fn with_client<R>(
     }
     match &mut *state {
         State::Ready { client, background } => act(client, background),
-        _ => failed(HIGHWIRE_WRONG_STATE, "the settings of this client were refused"),
+        _ => failed(HIGHWIRE_WRONG_STATE, "the settings of this client are invalid"),
     }
 }
 
@@ -289,18 +292,18 @@ thread_local! {
     static IS_CLIENTS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns true if this is the thread of a server's worker, on which calls can run. A worker that has a thread for each
-/// connection cannot run them, and the thread of a client ends with that client's own calls.
+/// Returns true if this is the thread of a server's worker that can run calls. A worker with a thread per connection
+/// cannot, and a client's thread runs only that client's calls, because it ends with them.
 fn runs_here() -> bool {
     highwire_engine::context::is_on_worker() && highwire_engine::context::serves_many() && !IS_CLIENTS.get()
 }
 
-/// Returns true on a thread that runs calls, which therefore must not wait for one.
+/// Returns true if this thread runs calls, so that it must not wait for one.
 pub(crate) fn runs_calls() -> bool {
     runs_here() || IS_CLIENTS.get()
 }
 
-/// Where a call runs: on this worker, or on the client's own thread.
+/// The thread that runs a call: this worker's, or the client's own.
 pub(crate) struct Place {
     pub(crate) client: Client,
     background: Option<Background>,

@@ -39,7 +39,7 @@ impl Context {
 
     pub(crate) fn set(&self, value: Value) {
         let old = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), value);
-        // This calls the program, without the lock.
+        // This calls the program, so the lock must be free.
         drop(old);
     }
 

@@ -1,8 +1,9 @@
 //! The requests whose handlers run on this thread.
 //!
-//! While a handler runs, its request is borrowed from the connection. `Current` is on the stack of the call, and a cell of
-//! the thread points to it, so that reading and answering a request costs no table and no copy. Calls may nest, because a
-//! handler may run a turn of another loop, so each `Current` knows the one around it.
+//! While a handler runs, its request is borrowed from the connection. A `Current` is on the stack of the function that
+//! calls the handler, and a cell of the thread points to it, so that reading and answering a request needs no table and
+//! no copy. Handlers may nest, because one may run a turn of another loop, so each `Current` points to the one around
+//! it.
 
 use crate::data::Data;
 use crate::deferred::{self, Deferred};
@@ -23,25 +24,25 @@ pub(crate) struct Handler {
     pub(crate) function: unsafe extern "C" fn(highwire_request, *mut c_void),
     pub(crate) data: Data,
     pub(crate) body: BodyUse,
-    /// What happens to the request before the function is called and after it.
+    /// Decides what happens to the request before and after the function.
     pub(crate) role: Role,
 }
 
-/// Why the program gets a request.
+/// What the program does with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// To answer it, now or later.
+    /// Answers it, now or later.
     Answers,
-    /// To answer it later: it is deferred before the function is called.
+    /// Answers it later: it is deferred before the function is called.
     AnswersLater,
-    /// To look at it before its handler, or to answer it at once.
+    /// Reads it before its handler, as a hook, and may answer it at once.
     Looks,
 }
 
 /// The request whose handler runs.
 pub(crate) struct Current {
     handle: highwire_request,
-    /// The request, whose lifetime ends after the call.
+    /// The request. It lives until [`call`] returns.
     request: *mut Request<'static>,
     pub(crate) answer: Option<Response>,
     /// The request's copy, if it was deferred.
@@ -57,14 +58,14 @@ pub(crate) struct Current {
 
 thread_local! {
     static CURRENT: Cell<*mut Current> = const { Cell::new(ptr::null_mut()) };
-    /// The next number of a request, and the end of this thread's numbers.
+    /// The next number of a request, and the end of the numbers that this thread has reserved.
     static NUMBERS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
 /// The kind of these handles: see [`handles`](crate::handles).
 const KIND: u64 = kind_bits::<highwire_request>();
 
-/// The numbers that a thread takes at a time.
+/// How many numbers a thread reserves at a time.
 const BLOCK: u64 = 1 << 16;
 
 pub(crate) fn next_handle() -> highwire_request {
@@ -122,7 +123,7 @@ impl Current {
         unsafe { &mut *self.request }
     }
 
-    /// Makes the request one that can be answered later.
+    /// Defers the request: it can then be answered later.
     fn defer(&mut self) -> Result<Arc<Deferred>, Response> {
         if let Some(deferred) = &self.deferred {
             return Ok(deferred.clone());
@@ -196,13 +197,13 @@ pub(crate) fn handle_of_current(handle: highwire_request) -> bool {
     with_current(handle, |_| ()).is_some()
 }
 
-/// Returns true if the program has not answered a request. Makes no text of an error, unlike [`defer`].
+/// Returns true if the program has not answered a request. Unlike [`defer`], formats no error.
 pub(crate) fn is_unanswered(handle: highwire_request) -> bool {
     let here = with_current(handle, |current| current.answer.is_none() && current.deferred.is_none());
     here == Some(true) || deferred::get(handle).is_some()
 }
 
-/// Returns a deferred request by its handle, which `with_current` did not find.
+/// Returns the deferred request of a handle that `with_current` did not find.
 pub(crate) fn deferred_request(handle: highwire_request) -> Result<Arc<Deferred>, Failed> {
     deferred::get(handle).ok_or_else(|| missing(handle))
 }

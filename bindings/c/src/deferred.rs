@@ -56,14 +56,14 @@ type Requests = HashMap<highwire_request, Arc<Deferred>>;
 const MAPS: u64 = 16;
 
 fn map(handle: highwire_request) -> MutexGuard<'static, Requests> {
-    // A thread takes 65,536 numbers at a time.
+    // A thread's numbers are consecutive, so its requests spread over all maps.
     REQUESTS[(handle.id % MAPS) as usize].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Copies a request, takes the right to answer it, and adds it to the table.
 ///
 /// # Errors
-/// Returns a response if the request's body is not as its route takes it.
+/// Returns the error response if the request's body cannot be taken.
 pub(crate) fn keep(
     handle: highwire_request,
     request: &mut Request<'_>,
@@ -93,7 +93,7 @@ pub(crate) fn get(handle: highwire_request) -> Option<Arc<Deferred>> {
     map(handle).get(&handle).cloned()
 }
 
-/// Returns the right to answer a deferred request, which stays in its table, so that its body can still be read.
+/// Takes the right to answer a deferred request. The request stays in its table, so that its body can still be read.
 pub(crate) fn take_reply(handle: highwire_request) -> Option<Reply> {
     get(handle)?.reply.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
@@ -105,8 +105,9 @@ pub(crate) fn take(handle: highwire_request) -> Option<Reply> {
     Some(reply)
 }
 
-/// Removes a request whose client has left during its answer in parts. If the program waits for a part of the request's body, only marks
-/// the request: the task that waits tells the program first, and then [`end_body`] removes the request.
+/// Removes a request whose client has disconnected during a response in parts. If the program waits for a part of the
+/// request's body, only marks the request: the waiting task tells the program first, and then [`end_body`] removes the
+/// request.
 pub(crate) fn end_stream(handle: highwire_request) {
     if receive::is_awaited(handle)
         && let Some(deferred) = get(handle)
@@ -117,14 +118,14 @@ pub(crate) fn end_stream(handle: highwire_request) {
     }
 }
 
-/// Removes a request whose client has left during its answer, after the program was told that no more of its body comes.
+/// Removes a request that [`end_stream`] has marked, after the program was told that its body has ended.
 pub(crate) fn end_body(handle: highwire_request) {
     if get(handle).is_some_and(|deferred| deferred.is_gone()) {
         remove(handle);
     }
 }
 
-/// Removes a deferred request, whose strings end here.
+/// Removes a deferred request. Its strings are then invalid.
 pub(crate) fn remove(handle: highwire_request) {
     let removed = map(handle).remove(&handle);
     receive::forget(handle);
@@ -132,7 +133,7 @@ pub(crate) fn remove(handle: highwire_request) {
 }
 
 impl HeadCopy {
-    /// Copies the head of a request, into the memory of the earlier copy.
+    /// Copies the head of a request, and reuses the memory of the earlier copy.
     pub(crate) fn copy(&mut self, request: &Request<'_>) {
         let text = &mut self.text;
         text.clear();

@@ -1,8 +1,9 @@
-//! A server that the program's own event loop drives: one descriptor to wait for, and a turn.
+//! A server that the program's own event loop drives: one descriptor to poll, and a function that runs a turn.
 
 use crate::handles::kind_bits;
 use crate::result::{
-    Failed, HIGHWIRE_INVALID_HANDLE, HIGHWIRE_WRONG_THREAD, engine, failed, give, guarded, highwire_result, null,
+    Failed, HIGHWIRE_INVALID_ARGUMENT, HIGHWIRE_INVALID_HANDLE, HIGHWIRE_WRONG_THREAD, engine, failed, give, guarded,
+    highwire_result, null,
 };
 use crate::server::{begin, counts, highwire_server, highwire_stats};
 use highwire::server::{Engine, Runtime, Worker};
@@ -19,18 +20,18 @@ pub struct highwire_loop {
 }
 
 thread_local! {
-    /// The loops of this thread. `None` while a turn runs.
+    /// The loops of this thread. One is `None` while its turn runs.
     static LOOPS: RefCell<HashMap<highwire_loop, Option<Box<Worker<Runtime>>>>> = RefCell::default();
 }
 
 const KIND: u64 = kind_bits::<highwire_loop>();
 
-/// Runs the server inside a loop of this thread, with one worker. `engine` is 0 for io_uring or else epoll, 1 for io_uring, 2
-/// for epoll. The server's handle then only gives its addresses and frees it.
-/// `HIGHWIRE_WORKERS` and `HIGHWIRE_ENGINE` do not count. Free the loop before the server.
+/// Runs the server inside a loop of this thread, with one worker. `engine` is 0 for io_uring, or epoll if that is
+/// unavailable; 1 for io_uring only; 2 for epoll. The server's handle then serves only to get its addresses and to free
+/// it. `HIGHWIRE_WORKERS` and `HIGHWIRE_ENGINE` are ignored. Free the loop before the server.
 ///
-/// Wait until `highwire_loop_descriptor` is readable, without a timeout, and then call `highwire_loop_turn`. Call that once before the
-/// first wait, too.
+/// Wait, without a timeout, until the descriptor of `highwire_loop_descriptor` is readable, and then call
+/// `highwire_loop_turn`; also call it once before the first wait.
 ///
 /// # Safety
 /// `out` must be NULL or point to a `highwire_loop`.
@@ -48,7 +49,8 @@ pub unsafe extern "C" fn highwire_loop_new(
         let engine = match engine {
             0 => Engine::Auto,
             1 => Engine::Uring,
-            _ => Engine::Readiness,
+            2 => Engine::Readiness,
+            other => return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{other} is not an engine; use 0, 1 or 2")),
         };
         let worker = crate::result::engine(Runtime::new(engine).and_then(|runtime| server.into_worker(runtime)))?;
         // SAFETY: as the caller promises.
@@ -81,8 +83,8 @@ fn add(worker: Box<Worker<Runtime>>) -> highwire_loop {
     handle
 }
 
-/// Calls `act` with a loop of this thread. Its handlers may call functions of other loops, so the table is not borrowed
-/// meanwhile.
+/// Calls `act` with a loop of this thread. The loop's handlers may call functions of other loops, so the table is not
+/// borrowed meanwhile.
 fn with<R>(handle: highwire_loop, act: impl FnOnce(&mut Worker<Runtime>) -> highwire::Result<R>) -> Result<R, Failed> {
     let taken = LOOPS.with_borrow_mut(|loops| loops.get_mut(&handle).map(Option::take));
     let mut worker = match taken {
@@ -98,12 +100,12 @@ fn with<R>(handle: highwire_loop, act: impl FnOnce(&mut Worker<Runtime>) -> high
         }
         None => Some(worker),
     });
-    // A handler has freed the loop. The ends of its connections call the program, which may use other loops.
+    // A handler has freed the loop. Dropping its connections calls the program, which may use other loops.
     drop(freed);
     engine(result)
 }
 
-/// Gives the descriptor that is readable when a turn would do something. It belongs to the loop.
+/// Gives the descriptor that becomes readable when a turn has work to do. The loop owns it: do not close it.
 ///
 /// # Safety
 /// `out` must be NULL or point to an `int`.
@@ -116,7 +118,8 @@ pub unsafe extern "C" fn highwire_loop_descriptor(handle: highwire_loop, out: *m
     })
 }
 
-/// Does what there is to do, without waiting. Gives 1 if the server has ended after a shutdown, and 0 otherwise.
+/// Runs a turn: does the work that is ready, without waiting. Gives 1 if the server has ended after a shutdown, and 0
+/// otherwise.
 ///
 /// # Safety
 /// `has_ended` must be NULL or point to an `int`.
@@ -132,7 +135,7 @@ pub unsafe extern "C" fn highwire_loop_turn(handle: highwire_loop, has_ended: *m
     })
 }
 
-/// Begins a graceful shutdown. Go on with turns until one says that the server has ended.
+/// Begins a graceful shutdown. Keep calling `highwire_loop_turn` until it gives 1.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_loop_shutdown(handle: highwire_loop) -> highwire_result {
     guarded(|| {
@@ -156,7 +159,7 @@ pub unsafe extern "C" fn highwire_loop_stats(handle: highwire_loop, out: *mut hi
     })
 }
 
-/// Frees a loop, and cuts its connections.
+/// Frees a loop, and closes its connections at once.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_loop_free(handle: highwire_loop) -> highwire_result {
     guarded(|| match LOOPS.with_borrow_mut(|loops| loops.remove(&handle)) {

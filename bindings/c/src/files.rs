@@ -5,8 +5,8 @@ use crate::result::{guarded, highwire_result, text};
 use highwire::Files;
 use std::ffi::c_char;
 
-/// Serves the files of a folder below a path: with conditional requests, ranges, precompressed files and `index.html`. With
-/// `lists`, folders without an `index.html` show a listing.
+/// Serves the files of a folder below a path: with conditional requests, ranges, precompressed files and `index.html`.
+/// If `lists` is not 0, a folder without an `index.html` gets a listing.
 ///
 /// # Safety
 /// `prefix` and `folder` must be NULL or end with a NUL.

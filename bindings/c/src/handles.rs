@@ -1,7 +1,7 @@
 //! Tables of the objects behind handles. A handle has a kind (8 bits), a generation (24 bits) and a slot (32 bits).
 //!
-//! A table is a list of slots behind one lock, which is held only to look an object up. Requests that are being handled are
-//! in no table, so an answer that is given at once takes no lock.
+//! A table is a list of slots behind one lock, which is held only to look an object up. A request whose handler runs is
+//! in no table, so an immediate answer takes no lock.
 
 use crate::result::{Failed, HIGHWIRE_INVALID_HANDLE};
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A type of handles.
 pub(crate) trait Handle: Copy {
-    /// The kind, from 1 on, which tells handles of different types apart also where a language has only numbers.
+    /// The kind, from 1 on. It tells handles of different types apart even in languages that have only numbers.
     const KIND: u8;
     /// What the handle names, for texts of errors.
     const NAME: &str;

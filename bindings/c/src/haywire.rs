@@ -1,8 +1,8 @@
 //! The interface of Haywire, for programs that were written for it: `include/haywire.h`.
 //!
-//! A response is a number, which the program holds as a pointer. While a handler runs, its response is on the stack of the
-//! call (`Call`); one that the handler does not send stays in a table until it is sent. So a response that is sent twice,
-//! or after it was freed, does nothing.
+//! A response is a number, which the program holds as a pointer. While a handler runs, its response is on the stack of
+//! the call (`Call`); one that the handler does not send stays in a table until it is sent. So sending a response
+//! twice, or after it was freed, does nothing.
 
 mod heads;
 mod left;
@@ -70,7 +70,7 @@ pub struct http_request {
 type Callback = Option<unsafe extern "C" fn(*mut http_request, *mut hw_http_response, *mut c_void)>;
 type Completed = Option<unsafe extern "C" fn(*mut c_void)>;
 
-/// What a program says of its server before it opens it.
+/// The settings and routes of a program, before it opens the server.
 #[derive(Default)]
 struct Program {
     settings: Settings,
@@ -105,7 +105,7 @@ struct Call {
     /// The values that `hw_get_header` has returned.
     #[expect(clippy::vec_box, reason = "the program has pointers to the values")]
     given: Vec<Box<hw_string>>,
-    /// The callback of the program after its response was sent. It is called after the handler, and never inside of it.
+    /// The callback after the response was sent. It runs after the handler, never inside it.
     completed: Option<(unsafe extern "C" fn(*mut c_void), Data)>,
     previous: *mut Call,
 }
@@ -128,7 +128,7 @@ fn with_call<R>(handle: highwire_request, act: impl FnOnce(&mut Call) -> R) -> O
     None
 }
 
-/// Returns the request of a pointer that the program has, which is the number of the request.
+/// Returns the request of a program's pointer, which is the number of the request.
 fn handle_of<T>(pointer: *const T) -> highwire_request {
     highwire_request { id: pointer as usize as u64 }
 }
@@ -149,8 +149,8 @@ fn change(response: *mut hw_http_response, act: impl FnOnce(&mut Making)) {
     }
 }
 
-/// Takes a response, to send or to free it. Returns `None` if it was sent or freed. If its handler has not returned on another
-/// thread, also returns `None`, and what `own` returns is sent when the handler returns.
+/// Takes a response, to send or to free it. Returns `None` if it was sent or freed. If its handler still runs on
+/// another thread, also returns `None`; when that handler returns, the result of `own` is sent.
 fn take(handle: highwire_request, own: impl FnOnce(&Making) -> Owned) -> Option<Making> {
     let take = |call: &mut Call| {
         let was_over = std::mem::replace(&mut call.is_over, true);
@@ -298,7 +298,7 @@ fn open() -> highwire::Result<()> {
                 "reuseport" => config.balance = Balance::ReusePort,
                 _ => {}
             }
-            // As in the original, several processes may have the port.
+            // As in the original, several processes may listen on the port.
             config.socket.reuse_port = true;
             if settings.backlog > 0 {
                 config.socket.backlog = settings.backlog.min(i32::MAX as u32) as _;
@@ -443,7 +443,7 @@ pub unsafe extern "C" fn hw_get_header(request: *mut http_request, key: *const h
     given.unwrap_or(ptr::null_mut())
 }
 
-/// Frees a response that is not sent. Its client gets 500.
+/// Frees a response without sending it. Its client gets 500.
 #[unsafe(no_mangle)]
 pub extern "C" fn hw_free_http_response(response: *mut hw_http_response) {
     guarded(|| {
@@ -457,7 +457,7 @@ pub extern "C" fn hw_free_http_response(response: *mut hw_http_response) {
     });
 }
 
-/// Has no effect: the connection decides.
+/// Has no effect: the connection determines the version.
 #[unsafe(no_mangle)]
 pub extern "C" fn hw_set_http_version(_: *mut hw_http_response, _: c_ushort, _: c_ushort) {}
 
@@ -534,8 +534,8 @@ pub unsafe extern "C" fn hw_http_response_send(
             unsafe { Owned::of(making, completion) }
         };
         let Some(making) = take(handle, own) else { return Ok(()) };
-        // A late response may come after the end of its request, and is then not made. The program still gets its callback,
-        // which frees its data. A second response in the handler is a mistake, and its callback is not called.
+        // A response may come after the end of its request, and is then dropped. Its callback is still called, because
+        // that frees the program's data. A second response in the handler is a mistake, and its callback is not called.
         let is_owed = !handle_of_current(handle) || deferred::get(handle).is_some();
         let completion = Completion { callback, data: Data(user_data), is_owed };
         // SAFETY: as the caller promises.
@@ -589,7 +589,7 @@ impl Sending {
             response = response.with_reason(&reason).unwrap_or_else(|_| error_page(status));
         }
         if completion.callback.is_some() {
-            // After the bytes are on their way, and never inside of the send.
+            // The callback runs after the bytes are on their way, never inside `hw_http_response_send`.
             completion.is_owed = true;
             highwire::spawn(async move { drop(completion) });
         }

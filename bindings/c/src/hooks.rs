@@ -13,23 +13,24 @@ use highwire::{BodyUse, Request, Response};
 use std::ffi::{CString, c_char, c_void};
 use std::sync::Arc;
 
-/// Sees an answer before it is sent, and may change it: its status, its header fields, and its body. `request` can be read until the
-/// callback returns, without its body; it is answered already. `response` is valid until the callback returns.
+/// Gets a response before it is sent, and may change its status, its header fields and its body. The callback may read
+/// `request` without its body, but cannot answer it again. Both handles are valid until the callback returns.
 pub type highwire_response_hook =
     Option<unsafe extern "C" fn(request: highwire_request, response: highwire_response, data: *mut c_void)>;
 
-/// Makes the answer to an error outside of handlers: `status`, such as 404, and `text`, a short reason, which ends with a NUL. `response`
-/// has the status, which stays, and is valid until the callback returns.
+/// Fills in the response to an error outside of handlers. `text` is a short reason, which ends with a NUL. `response`
+/// has the status `status`, such as 404, which the callback cannot change, and is valid until the callback returns.
 pub type highwire_error_hook =
     Option<unsafe extern "C" fn(status: u32, text: *const c_char, response: highwire_response, data: *mut c_void)>;
 
 /// Frees the value that a program keeps for a request. It may be called on any thread.
 pub type highwire_request_data_callback = Option<unsafe extern "C" fn(value: *mut c_void)>;
 
-/// Adds a hook that is called with each request before its handler, also with those that then get 404, 405 or the app's answer to OPTIONS:
-/// let OPTIONS pass if browsers ask across origins. It may read the request, but not its body, keep a value for the handler (`highwire_request_set_data`), and answer the request at once; then no
-/// later hook and no handler is called. It cannot defer the request. Hooks are called in the order in which they were added, on every
-/// worker's thread at the same time.
+/// Adds a hook that is called with each request before its handler, and also with requests that then get 404, 405 or
+/// the app's response to OPTIONS; let OPTIONS pass if the app serves other origins (CORS). The hook may read the
+/// request, but not its body, keep a value for the handler (`highwire_request_set_data`), and answer the request at
+/// once; then no later hook and no handler is called. It cannot defer the request. Hooks are called in the order in
+/// which they were added, on several workers' threads at the same time.
 ///
 /// # Safety
 /// `hook` must be a function with the signature of its type.
@@ -58,10 +59,10 @@ impl Middleware for OnRequest {
     fn after(&self, (): (), _: &mut Response) {}
 }
 
-/// Adds a hook that is called with each answer: those of handlers, of later hooks, of files, and of the app to requests without a route.
-/// It does not see the engine's own answers: to malformed requests, 413, time limits. Give these their fields in `highwire_app_on_error`,
-/// too. Its response takes no trailers, and is not to be freed. The hook that was added last is called first, and all of them before
-/// the answer is compressed.
+/// Adds a hook that is called with each response: of handlers, of later hooks, of files, and to requests without a
+/// route. It does not get the engine's own responses: to malformed requests, 413, time limits. Add header fields to
+/// these in `highwire_app_on_error`, too. The hook must not free the response, and cannot add trailers. The hook that
+/// was added last is called first, and all hooks before the response is compressed.
 ///
 /// # Safety
 /// `hook` must be a function with the signature of its type.
@@ -84,11 +85,11 @@ struct OnResponse {
 }
 
 impl Middleware for OnResponse {
-    /// A copy of the request, which is gone when its answer is there.
+    /// A copy of the request, because the request itself is gone when the hook is called.
     type State = Arc<Deferred>;
 
     fn before(&self, request: &mut Request<'_>) -> Result<Arc<Deferred>, Response> {
-        // The handler's value is then also the hook's.
+        // So that the hook gets the value that the handler keeps.
         Context::of_or_new(request);
         Ok(Arc::new(Deferred::copy(request)))
     }
@@ -99,15 +100,15 @@ impl Middleware for OnResponse {
         // SAFETY: the program has given the function as one of this type. It is C's and does not unwind.
         unsafe { (self.function)(request, draft, self.data.0) };
         deferred::remove(request);
-        // A hook that has freed the response leaves it as it was.
+        // If the hook has freed the response, nothing changes.
         if let Ok(draft) = response::take(draft) {
             draft.change(response);
         }
     }
 }
 
-/// Sets the hook that makes the answers to errors outside of handlers: requests without a route, malformed requests, bodies that are too
-/// long, time limits. Without it they are short texts.
+/// Sets the hook that fills in the responses to errors outside of handlers: requests without a route, malformed
+/// requests, bodies that are too long, time limits. Without it, these responses are short texts.
 ///
 /// # Safety
 /// `hook` must be a function with the signature of its type.
@@ -122,7 +123,7 @@ pub unsafe extern "C" fn highwire_app_on_error(
         let data = Data(data);
         change(app, |app| {
             app.on_error(move |status, text| {
-                // The whole value, which may be shared between threads.
+                // Captures the whole `Data`, which is `Sync`, and not only its pointer.
                 let data = &data;
                 let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
                 let draft = response::add_draft(Draft::of(status));
@@ -135,9 +136,9 @@ pub unsafe extern "C" fn highwire_app_on_error(
     })
 }
 
-/// Keeps a value for a request: for example what a hook has found out for the handlers. `release` may be NULL; it is called once with the
-/// value, when another value takes its place, or when the request has ended, also if its client has left. If this call fails, the value
-/// stays the program's.
+/// Keeps a value for a request: for example what a hook has found out for the handlers. `release` may be NULL; the
+/// library calls it once with the value, when another value replaces it or when the request has ended, even if its
+/// client has disconnected. If this function fails, the program still owns the value.
 ///
 /// # Safety
 /// `release` must be NULL or a function of its type.

@@ -1,8 +1,8 @@
 //! The interface of httpserver.h, for programs that were written for it: `include/httpserver.h`.
 //!
-//! A request of that interface is a connection: the program gets the same pointer for all requests of a connection. Servers,
-//! requests and responses are numbers here, which the program holds as pointers (`connections`, `responses`), so that one
-//! that is gone does nothing; only the pointer of a server is real memory, because programs free it.
+//! A request of that interface is a connection: the program gets the same pointer for all requests of a connection.
+//! Servers, requests and responses are numbers here, which the program holds as pointers (`connections`, `responses`),
+//! so that using one that is gone does nothing; only the pointer of a server is real memory, because programs free it.
 //!
 //! A server runs over epoll inside the thread that listens (`server`), with a descriptor on which the program registers its own
 //! events.
@@ -20,7 +20,7 @@ use connections::{Chunks, Connection, with_connection};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
-/// Bytes, of which the program must not free anything.
+/// Bytes that the program must not free.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct http_string_s {
@@ -50,7 +50,7 @@ const HTTP_KEEP_ALIVE: c_int = 1;
 const HTTP_CLOSE: c_int = 0;
 const HTTP_FLG_STREAMED: c_int = 1;
 
-/// Returns a part of the head of the request that a connection answers now.
+/// Returns a part of the head of a connection's current request.
 fn text_part(request: *mut http_request_s, find: fn(&HeadCopy) -> &str) -> http_string_s {
     let find = |head: &HeadCopy| Some(http_string_s::of(find(head).as_bytes()));
     with_connection(request, |connection| connection.head(find)).flatten().unwrap_or(http_string_s::NONE)
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn http_request_header(request: *mut http_request_s, key: 
     with_connection(request, |connection| connection.head(find)).flatten().unwrap_or(http_string_s::NONE)
 }
 
-/// Gives the next header field. `iter` must be 0 at first. Returns 0 behind the last one.
+/// Gives the next header field. `iter` must be 0 at first. Returns 0 after the last one.
 ///
 /// # Safety
 /// The pointers are NULL or valid.
@@ -139,7 +139,8 @@ pub extern "C" fn http_request_has_flag(request: *mut http_request_s, flag: c_in
     c_int::from(flag & HTTP_FLG_STREAMED != 0 && is_streamed)
 }
 
-/// Sets what happens to the connection after the response. Other values than the two have no effect.
+/// Sets whether the connection closes after the response. Values other than `HTTP_KEEP_ALIVE` and `HTTP_CLOSE` have no
+/// effect.
 #[unsafe(no_mangle)]
 pub extern "C" fn http_request_connection(request: *mut http_request_s, directive: c_int) {
     with_connection(request, |connection| match directive {
@@ -174,8 +175,8 @@ pub extern "C" fn http_request_free_buffer(request: *mut http_request_s) {
     with_connection(request, Connection::free);
 }
 
-/// Reads the next chunk of a streamed body, and then calls the callback, never before this function returns. After the last one
-/// the chunk is empty. A body that is not streamed is one chunk.
+/// Reads the next chunk of a streamed body, and then calls the callback, never before this function returns. After the
+/// last chunk, the callback gets an empty one. A body that is not streamed is one chunk.
 ///
 /// # Safety
 /// The callback must be a function with the signature of its type.
@@ -214,7 +215,7 @@ fn read_chunk(request: *mut http_request_s, callback: unsafe extern "C" fn(*mut 
                 let chunk = match part {
                     Some(Ok(part)) => part,
                     None => bytes::Bytes::new(),
-                    // The body was cut, so the program is not called back, and will not answer.
+                    // The body was cut short, so the program is not called back, and will not answer.
                     Some(Err(error)) => {
                         connections::answered(number as usize as *mut http_request_s);
                         return server::refuse(handle, error.status());

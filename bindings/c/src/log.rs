@@ -9,17 +9,17 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Gets a line of the log, without a line end. `level` is 1 for errors, 2 for warnings, 3 for information. The text is valid
-/// until the callback returns. It is called on any thread, also on several at the same time, and must not block.
+/// Gets a line of the log, without a line end. `level` is 1 for errors, 2 for warnings, 3 for information. The text is
+/// valid until the callback returns. The callback may run on several threads at the same time, and must not block.
 pub type highwire_log_callback = Option<unsafe extern "C" fn(level: i32, line: *const c_char, data: *mut c_void)>;
 
-/// Prints a problem of a program that was written for another library, which has no log. If standard error fails, the line is lost:
-/// `eprintln` would panic.
+/// Prints a problem to standard error, for programs of the older interfaces, which have no log. If that fails, the line
+/// is lost: `eprintln` would panic.
 pub(crate) fn complain(library: &str, problem: Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{library}: {problem}");
 }
 
-/// Passes events to the program. There are no spans.
+/// Passes log events to the program. Ignores spans.
 struct Lines {
     callback: unsafe extern "C" fn(i32, *const c_char, *mut c_void),
     data: Data,
@@ -75,9 +75,9 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
-/// Passes the lines of the log to a callback: those of this level and below, 1 to 3. It can be set once in a process, before
-/// servers start. Without it there is no log. The callback must not call functions of
-/// servers: a server that is starting would wait for itself.
+/// Sets the callback that gets the lines of the log up to this level, 1 to 3. It can be set once per process, before
+/// servers start; without it, the library logs nothing. The callback must not call functions of servers: a server that
+/// is starting would wait for itself.
 ///
 /// # Safety
 /// `callback` must be a function with the signature of its type.

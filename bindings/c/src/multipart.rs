@@ -27,18 +27,20 @@ pub struct highwire_field {
     pub name: highwire_string,
     /// The name of the file as the client has sent it, which may be a path; `data` is NULL if the field is no file.
     pub file_name: highwire_string,
-    /// A name under which the file can be stored: without folders and without characters that are special on some system. `data` is NULL
-    /// if the field is no file, or if nothing is left of its name. Two files may have the same one.
+    /// A name under which the file can be stored: without folders and without characters that are special on some
+    /// system. `data` is NULL if the field is no file, or if nothing is left of its name. Two files may have the same
+    /// name.
     pub safe_file_name: highwire_string,
     /// The media type that the client has sent, or NULL.
     pub content_type: highwire_string,
 }
 
-/// Gets a part of a field, on the worker's thread. Its bytes are valid until the callback returns. At the end of each field `length` is 0.
-/// After the last field, `field` is NULL and `result` is `HIGHWIRE_OK`. If the form is malformed, or a limit is exceeded, `field` is NULL and
-/// `result` is `HIGHWIRE_INVALID_ARGUMENT`; if the body does not come whole, it is `HIGHWIRE_GONE`; `highwire_last_error` has the reason.
-/// Returns 0 to go on. After another value the callback is not called again. A callback that writes to a disk keeps the worker's other
-/// connections waiting; give the bytes to another thread if the disk is slow. A form cannot be paused.
+/// Gets a part of a field, on the worker's thread. Its bytes are valid until the callback returns. At the end of each
+/// field `length` is 0. After the last field, `field` is NULL and `result` is `HIGHWIRE_OK`. If the form is malformed,
+/// or a limit is exceeded, `field` is NULL and `result` is `HIGHWIRE_INVALID_ARGUMENT`; if the body ends early, it is
+/// `HIGHWIRE_GONE`; `highwire_last_error` has the reason. The callback returns 0 to go on; after another value it is
+/// not called again. A callback that writes to a disk keeps the worker's other connections waiting; give the bytes to
+/// another thread if the disk is slow. A form cannot be paused.
 pub type highwire_field_callback = Option<
     unsafe extern "C" fn(
         request: highwire_request,
@@ -50,11 +52,12 @@ pub type highwire_field_callback = Option<
     ) -> i32,
 >;
 
-/// Reads the body of a request as `multipart/form-data`, and gives its fields to the callback, later. The route takes the body whole or in
-/// parts; in parts it may have any length. Only the thread of the request's worker may call this. A form has at most 1,000 fields.
+/// Reads the body of a request as `multipart/form-data`, and passes its fields to the callback, later. The route must
+/// take the body whole or in parts; in parts, the body may have any length. Only the thread of the request's worker may
+/// call this. A form has at most 1,000 fields.
 ///
-/// Returns `HIGHWIRE_INVALID_ARGUMENT` if the body is no such form. The request is deferred, so it must be answered later: when the callback
-/// gets no field, or when it ends the call.
+/// Returns `HIGHWIRE_INVALID_ARGUMENT` if the body is no such form. The request is deferred: answer it when the
+/// callback gets NULL as `field`, or returns another value than 0.
 ///
 /// # Safety
 /// `callback` must be a function with the signature of its type.
@@ -69,7 +72,7 @@ pub unsafe extern "C" fn highwire_request_multipart(
         let program = Program { request, callback, data: Data(data) };
         let deferred = defer(request)?;
         let content_type = deferred.header("content-type").unwrap_or_default();
-        // Shows another media type before the body is taken.
+        // Reports another media type before the body is taken.
         check(Multipart::new(content_type, Body::empty()))?;
         let (body, spawner) = match deferred.body_use {
             BodyUse::Parts => {
@@ -116,7 +119,7 @@ struct Program {
 }
 
 impl Program {
-    /// Reads a form to its end, or until the program ends that.
+    /// Reads a form to its end, or until the callback stops it.
     async fn read(self, mut form: Multipart) {
         let _awaiting = receive::Awaiting::new(self.request);
         let read = self.read_fields(&mut form).await;
@@ -138,7 +141,7 @@ impl Program {
         }
     }
 
-    /// Returns false if the program has ended the call.
+    /// Returns false if the callback has stopped it.
     async fn read_fields(&self, form: &mut Multipart) -> Result<bool, MultipartError> {
         while let Some(part) = form.next().await {
             let mut part = part?;

@@ -1,4 +1,4 @@
-//! Request bodies in parts. They belong to their worker, so only its thread may ask for a part.
+//! Request bodies in parts. A body belongs to its request's worker, so only that thread may ask for a part.
 
 use crate::current::defer;
 use crate::data::Data;
@@ -15,8 +15,8 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr;
 
-/// Gets a part of a request's body, which is valid until the callback returns. After the last part `length` is 0. If the body
-/// does not come whole, `result` is `HIGHWIRE_GONE`, and `highwire_last_error` has the reason.
+/// Gets a part of a request's body, which is valid until the callback returns. After the last part `length` is 0. If
+/// the body ends early, `result` is `HIGHWIRE_GONE`, and `highwire_last_error` has the reason.
 pub type highwire_part_callback = Option<
     unsafe extern "C" fn(
         request: highwire_request,
@@ -38,8 +38,7 @@ thread_local! {
     static BODIES: RefCell<HashMap<highwire_request, Option<Waiting>>> = RefCell::default();
 }
 
-/// Says that a task waits for a body, until it is dropped: at the end of the task, or when the task's thread ends before the body goes
-/// on.
+/// Marks that a task waits for a body. The task drops this at its end, or when its thread ends earlier.
 pub(crate) struct Awaiting {
     request: highwire_request,
     /// True if the task has put the body back.
@@ -67,8 +66,8 @@ impl Drop for Awaiting {
     }
 }
 
-/// The number of bodies above which those are looked for whose requests were answered by another thread after their clients
-/// were gone. No worker learns about these.
+/// The number of bodies above which the worker searches for dead ones. If another thread answers a request after its
+/// client is gone, the worker is not told.
 const MANY: usize = 64;
 
 /// Keeps the body of a request that is being deferred.
@@ -88,16 +87,16 @@ fn keep_for(handle: highwire_request, waiting: Waiting) {
     drop(dropped);
 }
 
-/// Drops the body of a request that is answered, if this is its worker's thread. The answer itself is made there, and then
-/// calls this.
+/// Drops the body of an answered request, if this is its worker's thread. If it is not, the worker calls this when it
+/// makes the response.
 pub(crate) fn forget(handle: highwire_request) {
     let body = BODIES.try_with(|bodies| bodies.borrow_mut().remove(&handle));
     drop(body);
 }
 
-/// Asks for the next part of a request's body, whose route takes it in parts. The callback is called once, later, on the
-/// worker's thread, unless the program answers the request before that or ends its stream. Ask again for the next part, in the callback or later; until then the client must wait once a buffer
-/// is full.
+/// Asks for the next part of a request's body. The route must take the body in parts. The callback is called once,
+/// later, on the worker's thread, unless the program first answers the request or ends the response's stream. For
+/// another part, call this again, in the callback or later; until then, the client must wait once a buffer is full.
 ///
 /// The request is deferred, so it must be answered later. It may be answered by `highwire_respond_stream` before its body has ended; the
 /// rest of the body can then be read until the stream has ended.
@@ -146,7 +145,7 @@ pub(crate) fn is_awaited(handle: highwire_request) -> bool {
 pub(crate) fn take(handle: highwire_request) -> Result<Waiting, Failed> {
     match BODIES.with_borrow_mut(|bodies| bodies.get_mut(&handle).map(Option::take)) {
         Some(Some(waiting)) => Ok(waiting),
-        Some(None) => failed(HIGHWIRE_WRONG_STATE, "another call waits for a part already"),
+        Some(None) => failed(HIGHWIRE_WRONG_STATE, "the program waits for a part of this body already"),
         None => failed(HIGHWIRE_WRONG_THREAD, "only the request's worker may read its body"),
     }
 }

@@ -72,8 +72,8 @@ pub unsafe extern "C" fn highwire_reply_header(
     })
 }
 
-/// Gives the name, in lower case, and the value of the header field with this index, from 0 on, or `HIGHWIRE_NOT_FOUND` behind the last
-/// one.
+/// Gives the name, in lower case, and the value of the header field with this index, from 0 on, or `HIGHWIRE_NOT_FOUND`
+/// after the last one.
 ///
 /// # Safety
 /// `name` and `value` must be NULL or point to a `highwire_string`.

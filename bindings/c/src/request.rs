@@ -17,8 +17,8 @@ pub struct highwire_request {
     pub id: u64,
 }
 
-/// Bytes that the library owns. They do not end with a NUL, and decoded ones may contain one. Print them with `%.*s` and
-/// `(int)string.length`, if `data` is not NULL.
+/// Bytes that the library owns. They do not end with a NUL, and decoded strings may contain one. Print them with `%.*s`
+/// and `(int)string.length`, if `data` is not NULL.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct highwire_string {
@@ -38,7 +38,7 @@ impl highwire_string {
     /// Returns the bytes.
     ///
     /// # Safety
-    /// They live as long as they are used.
+    /// The bytes live as long as the result is used.
     pub(crate) unsafe fn bytes<'b>(self) -> &'b [u8] {
         if self.data.is_null() {
             return &[];
@@ -48,9 +48,9 @@ impl highwire_string {
     }
 }
 
-/// Handles a request. `data` is what was given with the route. The handler answers with `highwire_respond` or another
-/// function, or it returns and answers later on the same thread, or it calls `highwire_request_defer` and answers later from
-/// any thread.
+/// Handles a request. `data` is the pointer that was given with the route. The handler answers with `highwire_respond`
+/// or another function, or it returns and answers later on the same thread, or it calls `highwire_request_defer` and
+/// answers later from any thread.
 pub type highwire_handler = Option<unsafe extern "C" fn(request: highwire_request, data: *mut c_void)>;
 
 /// Returns a method, a target, or another part of a request.
@@ -85,7 +85,7 @@ pub(crate) fn check_whole(handle: highwire_request) -> Result<(), Failed> {
     if body_use(handle)? == BodyUse::Whole {
         return Ok(());
     }
-    let text = "the body cannot be read here: a hook has none, and a route needs HIGHWIRE_BODY_WHOLE to take it whole";
+    let text = "the body cannot be read here: a hook gets none, and a route must be added with HIGHWIRE_BODY_WHOLE";
     failed(HIGHWIRE_WRONG_STATE, text)
 }
 
@@ -106,7 +106,7 @@ unsafe fn give_part(
     })
 }
 
-/// Gives a part of a request that has a name.
+/// Gives a named part of a request.
 ///
 /// # Safety
 /// `name` must be NULL or end with a NUL; `out` must be NULL or point to a `highwire_string`.
@@ -239,8 +239,8 @@ pub unsafe extern "C" fn highwire_request_header(
     }
 }
 
-/// Gives the name, as it was sent, and the value of the header field with this index, from 0 on, or `HIGHWIRE_NOT_FOUND`
-/// behind the last one. Fields have the order in which they were sent.
+/// Gives the name, as it was sent, and the value of the header field with this index, from 0 on, or
+/// `HIGHWIRE_NOT_FOUND` after the last one. Fields have the order in which they were sent.
 ///
 /// # Safety
 /// `name` and `value` must be NULL or point to a `highwire_string`.
@@ -265,7 +265,8 @@ pub unsafe extern "C" fn highwire_request_header_at(
     })
 }
 
-/// Gives the body of a request. It is empty if there is none. Returns `HIGHWIRE_WRONG_STATE` if the route does not take it whole.
+/// Gives the body of a request, which may be empty. Returns `HIGHWIRE_WRONG_STATE` if the route does not take the body
+/// whole.
 ///
 /// # Safety
 /// `out` must be NULL or point to a `highwire_string`.
@@ -339,7 +340,7 @@ pub(crate) fn version_number(version: http::Version) -> u32 {
     }
 }
 
-/// Gives 1 if the request arrived under TLS, and 0 otherwise.
+/// Gives 1 if the request arrived over TLS, and 0 otherwise.
 ///
 /// # Safety
 /// `out` must be NULL or point to an `int`.
@@ -355,18 +356,18 @@ pub unsafe extern "C" fn highwire_request_is_secure(request: highwire_request, o
     })
 }
 
-/// Makes the request one that may be answered from any thread, later. Call it in the handler before another thread gets the
-/// handle. Strings of the request that were given before are valid only until the handler returns; those that are given
-/// after this are valid until the request is answered.
+/// Defers the request: any thread may then answer it later. Call it in the handler before another thread gets the
+/// handle. Strings that the request has given before are valid only until the handler returns; those that it gives
+/// later, until it is answered.
 ///
-/// The program must answer each deferred request, even if its client is gone, because the answer frees it.
+/// The program must answer each deferred request, even if its client is gone, because the answer frees the request.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_request_defer(request: highwire_request) -> highwire_result {
     guarded(|| defer(request).map(drop))
 }
 
-/// Returns `HIGHWIRE_OK` if the client still waits for the answer, `HIGHWIRE_GONE` if it is gone or a deadline has passed. Over HTTP/1 a
-/// client that ends its direction is taken for gone after a second.
+/// Returns `HIGHWIRE_OK` if the client still waits for the answer, `HIGHWIRE_GONE` if it is gone or a deadline has
+/// passed. Over HTTP/1, a client that shuts down its sending side counts as gone after a second.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_request_is_wanted(request: highwire_request) -> highwire_result {
     guarded(|| {

@@ -22,12 +22,12 @@ pub struct highwire_response {
     pub id: u64,
 }
 
-/// A response as a program makes it. Any thread may do that.
+/// A response that the program is building, on any thread.
 pub(crate) struct Draft {
     status: StatusCode,
     fields: Vec<(HeaderName, HeaderValue)>,
     trailers: Vec<(HeaderName, HeaderValue)>,
-    /// The body. A response that a hook changes keeps its own if this is `None`.
+    /// The body. If it is `None`, a response that a hook changes keeps its own body.
     body: Option<Bytes>,
     closes: bool,
     /// The body in parts, in place of `body`.
@@ -70,7 +70,7 @@ impl Draft {
         }
     }
 
-    /// Adds a header field. The library writes those that frame the message itself.
+    /// Adds a header field. The library itself writes those that frame the message.
     pub(crate) fn add_header(&mut self, name: &str, value: &[u8]) -> Result<(), Failed> {
         let (name, value) = field(name, value)?;
         if name == header::CONNECTION {
@@ -100,14 +100,14 @@ impl Draft {
         Ok(())
     }
 
-    /// Returns what a hook may change of a response.
+    /// Returns the parts of a response that a hook may change.
     pub(crate) fn of_response(response: &Response) -> Draft {
         let fields = response.headers();
         let fields = fields.filter_map(|(name, value)| Some((name.clone(), HeaderValue::from_bytes(value).ok()?)));
         Draft { fields: fields.collect(), ..Draft::of(response.status()) }
     }
 
-    /// Changes a response as a hook wants.
+    /// Applies a hook's changes to a response.
     pub(crate) fn change(self, response: &mut Response) {
         let mut changed = std::mem::replace(response, Response::new(self.status));
         changed.remove_header(&header::CONTENT_TYPE);
@@ -184,7 +184,7 @@ pub(crate) fn answer(request: highwire_request, draft: Draft) -> Result<(), Fail
     answer_with(request, draft, Draft::into_response)
 }
 
-/// Answers a request whose handler runs on this thread and has not deferred it. Returns false if it is another one.
+/// Answers a request whose handler runs on this thread and has not deferred it. Returns false for any other request.
 pub(crate) fn answer_here(request: highwire_request, make: impl FnOnce() -> Response) -> bool {
     with_current(request, |current| {
         let is_here = current.answer.is_none() && current.deferred.is_none();
@@ -345,8 +345,8 @@ pub extern "C" fn highwire_response_status(response: highwire_response, status: 
     })
 }
 
-/// Adds a header field. `Connection: close` ends the connection after the response. The library writes `Content-Length`,
-/// `Transfer-Encoding` and `Connection` itself, and leaves such a field out; a `Date` replaces the library's.
+/// Adds a header field. The library itself writes `Content-Length`, `Transfer-Encoding` and `Connection`, and ignores
+/// such fields here, but `Connection: close` closes the connection after the response. A `Date` replaces the library's.
 ///
 /// # Safety
 /// `name` and `value` must be NULL or end with a NUL.
@@ -466,7 +466,7 @@ pub unsafe extern "C" fn highwire_response_body(
     })
 }
 
-/// Answers a request with a response, which is freed, also if the call fails.
+/// Answers a request with a response, and frees the response, even on failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_respond_with(request: highwire_request, response: highwire_response) -> highwire_result {
     guarded(|| answer(request, take(response)?))

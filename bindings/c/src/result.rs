@@ -8,27 +8,28 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
 
-/// The result of a call. Everything but `HIGHWIRE_OK` is an error, or for `HIGHWIRE_AGAIN` and `HIGHWIRE_NOT_FOUND` a
-/// state that the caller may expect. `highwire_last_error` has the details.
+/// The result of a function. Every value but `HIGHWIRE_OK` is an error; `HIGHWIRE_AGAIN` and `HIGHWIRE_NOT_FOUND` may
+/// be expected ones. `highwire_last_error` has the details.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum highwire_result {
-    /// The call did what it should.
+    /// The function succeeded.
     HIGHWIRE_OK = 0,
-    /// A pointer is NULL that must not be.
+    /// A pointer is NULL, but must not be.
     HIGHWIRE_NULL = 1,
-    /// The handle is invalid, or its object is gone: a server that was freed, a request that was answered. Until its handler returns, an
-    /// answered request can still be read, and another answer is `HIGHWIRE_WRONG_STATE`.
+    /// The handle is invalid, or its object is gone: a server that was freed, a request that was answered. Until its
+    /// handler returns, an answered request can still be read, and a second answer returns `HIGHWIRE_WRONG_STATE`.
     HIGHWIRE_INVALID_HANDLE = 2,
     /// An argument is invalid: a header with a line end, a path without a slash, a status outside 100 to 999.
     HIGHWIRE_INVALID_ARGUMENT = 3,
-    /// The call is not allowed on this thread.
+    /// The function must not be called on this thread.
     HIGHWIRE_WRONG_THREAD = 4,
-    /// The call is not allowed now, for example a setting of a client that was used, or a second answer in a handler.
+    /// The function must not be called now: for example to set an option of a client after its first call, or to answer
+    /// twice in a handler.
     HIGHWIRE_WRONG_STATE = 5,
     /// The queue is full. Try again after the callback for room.
     HIGHWIRE_AGAIN = 6,
-    /// The client has disconnected, or the request was cut, so no answer is sent.
+    /// The client has disconnected, or the request was aborted, so no response is sent.
     HIGHWIRE_GONE = 7,
     /// There is no such header, parameter, …
     HIGHWIRE_NOT_FOUND = 8,
@@ -42,9 +43,9 @@ pub enum highwire_result {
     HIGHWIRE_INTERNAL = 12,
     /// A time limit of a call to another server has passed.
     HIGHWIRE_TIMED_OUT = 13,
-    /// A call to another server has failed: it could not be reached, or its response is wrong.
+    /// A call to another server has failed: the server could not be reached, or its response is invalid.
     HIGHWIRE_FAILED = 14,
-    /// The library has refused the request, and answered it itself.
+    /// The library has refused the request, and has answered it.
     HIGHWIRE_REFUSED = 15,
 }
 
@@ -128,8 +129,9 @@ pub(crate) fn null<T>(name: &str) -> Result<T, Failed> {
     failed(HIGHWIRE_NULL, format!("{name} is NULL"))
 }
 
-/// Returns the text of the last error of this thread, with a NUL at its end. It is valid until the next call of the library
-/// on this thread fails. It may quote what a client has sent: escape it before it goes into JSON or HTML.
+/// Returns the text of this thread's last error, with a NUL at its end. The text is valid until the next function of
+/// the library fails on this thread. It may quote what a client has sent: escape it before you put it into JSON or
+/// HTML.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
@@ -200,14 +202,14 @@ pub(crate) unsafe fn bytes<'b>(pointer: *const u8, length: usize, name: &str) ->
         (_, 0) => Ok(&[]),
         (true, _) => null(name),
         (_, length) if isize::try_from(length).is_err() => {
-            failed(HIGHWIRE_INVALID_ARGUMENT, format!("{name} has {length} bytes, which no memory has"))
+            failed(HIGHWIRE_INVALID_ARGUMENT, format!("{name} has {length} bytes, more than any memory has"))
         }
         // SAFETY: the caller promises this many bytes, and the pointer is not NULL.
         (false, length) => Ok(unsafe { std::slice::from_raw_parts(pointer, length) }),
     }
 }
 
-/// Stores a result of a call through the caller's pointer.
+/// Stores a result of a function through the caller's pointer.
 ///
 /// # Safety
 /// The pointer is NULL, or points to memory for a `T` that the caller may write.

@@ -12,10 +12,10 @@ use std::ffi::{CString, c_char};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The time between two looks at a server whose end is awaited.
+/// The interval at which [`highwire_server_join`] checks whether the server has ended.
 const GLANCE: Duration = Duration::from_millis(10);
 
-/// The longest time for which a handler waits for the start of its server.
+/// The longest time for which a function waits for a server that is starting.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A server.
@@ -36,7 +36,7 @@ pub struct highwire_stats {
     pub accepted: u64,
     /// The number of connections that were refused, because there were too many.
     pub refused: u64,
-    /// The number of requests and connections that a deadline has cut.
+    /// The number of requests and connections that a deadline has ended.
     pub cut: u64,
     /// The number of requests.
     pub requests: u64,
@@ -56,9 +56,9 @@ enum State {
     Starting,
     /// Its end.
     Running(Handle),
-    /// The end of a call that runs it.
+    /// The end of the function that runs it.
     Serving(Arc<Handle>),
-    /// Nothing: it has ended, or it is embedded.
+    /// Nothing: it has ended, or it runs inside another loop.
     Elsewhere,
 }
 
@@ -70,8 +70,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Returns the state, if possible after a start. A start that fails waits for the workers, so that a handler must not wait
-    /// for it without an end.
+    /// Returns the state. If the server is starting, first waits, but at most [`PATIENCE`]: a start that fails waits
+    /// for the workers, and a handler of theirs may be the caller.
     fn settled(&self) -> MutexGuard<'_, State> {
         let is_starting = |state: &mut State| matches!(state, State::Starting);
         let wait = self.started.wait_timeout_while(lock(&self.state), PATIENCE, is_starting);
@@ -100,7 +100,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes a server of an app, whose handle is invalid from now on, also if the call fails.
+/// Makes a server from an app. The app's handle is then invalid, even on failure.
 ///
 /// # Safety
 /// `out` must be NULL or point to a `highwire_server`.
@@ -130,7 +130,7 @@ fn change(server: highwire_server, act: impl FnOnce(Server) -> highwire::Result<
             return failed(HIGHWIRE_WRONG_STATE, "the server has started already, or a call to it has failed");
         }
     };
-    // A server whose address cannot be used is gone, as in Rust.
+    // A server that fails to listen is gone, as in Rust.
     let changed = engine(act(idle))?;
     let texts = changed.addresses().into_iter().map(|address| CString::new(address).unwrap_or_default());
     *lock(&shared.addresses) = texts.collect();
@@ -139,7 +139,8 @@ fn change(server: highwire_server, act: impl FnOnce(Server) -> highwire::Result<
 }
 
 /// Listens on an address: `127.0.0.1:8080`, `[::1]:8080`, `:8080` for all addresses, port 0 for any free port,
-/// `unix:/path`, `fd:3` for an inherited listening socket. A server may have several. If the call fails, free the server.
+/// `unix:/path`, `fd:3` for an inherited listening socket. A server may have several addresses. If this function fails,
+/// free the server.
 ///
 /// # Safety
 /// `address` must be NULL or end with a NUL.
@@ -152,8 +153,8 @@ pub unsafe extern "C" fn highwire_server_listen(server: highwire_server, address
     })
 }
 
-/// Listens on an address with TLS. The files are in the format PEM, and are read again when they change. Without files, both
-/// NULL, the server makes a certificate for `localhost` that no client trusts.
+/// Listens on an address with TLS. The files are in PEM format, and the server reloads them when they change. If both
+/// are NULL, the server makes a certificate for `localhost`, which no client trusts.
 ///
 /// # Safety
 /// The texts must be NULL or end with a NUL.
@@ -177,7 +178,7 @@ pub unsafe extern "C" fn highwire_server_listen_tls(
     })
 }
 
-/// Listens on an address with TLS of these settings, which are freed, also if the call fails.
+/// Listens on an address with these TLS settings, and frees the settings, even on failure.
 ///
 /// # Safety
 /// `address` must be NULL or end with a NUL.
@@ -213,8 +214,8 @@ fn listen_with(_: highwire_server, _: &str, _: tls::Settings) -> Result<(), Fail
     tls::unsupported()
 }
 
-/// Returns the address with this index, from 0 on, with the port that was chosen, or NULL. The text is valid until the server
-/// is freed or gets another address.
+/// Returns the address with this index, from 0 on, with the port that was chosen, or NULL after the last. The text is
+/// valid until the server is freed or gets another address.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_server_address(server: highwire_server, index: usize) -> *const c_char {
     let mut found = std::ptr::null();
@@ -259,8 +260,9 @@ pub extern "C" fn highwire_server_start(server: highwire_server) -> highwire_res
     })
 }
 
-/// Runs the server until SIGINT, SIGTERM or SIGQUIT, for which it installs handlers, or until `highwire_server_shutdown`. The first signal
-/// begins a graceful shutdown, the second cuts all connections. The handlers stay installed after the end.
+/// Runs the server until SIGINT, SIGTERM or SIGQUIT, for which it installs handlers, or until
+/// `highwire_server_shutdown`. The first signal begins a graceful shutdown, the second closes all connections at once.
+/// The signal handlers stay installed after the end.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_server_run(server: highwire_server) -> highwire_result {
     run_here(server, |server, keep| server.run_with(keep).map(|report| tracing::info!(%report, "stopped")))
@@ -300,26 +302,26 @@ fn with_handle<R>(server: highwire_server, act: impl FnOnce(&Handle) -> R) -> Re
         State::Serving(handle) => Ok(act(handle)),
         _ => failed(
             HIGHWIRE_WRONG_STATE,
-            "the server does not run, or runs inside another loop, where highwire_loop_shutdown ends it",
+            "the server does not run, or runs inside another loop: use the highwire_loop functions",
         ),
     }
 }
 
-/// Begins a graceful shutdown: no new connections, and the end after the requests in progress. Any thread may call it, a
-/// handler too. It is no function for signal handlers.
+/// Begins a graceful shutdown: the server accepts no connections any more, and ends after the requests in progress. Any
+/// thread and any handler may call this, but not a signal handler.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_server_shutdown(server: highwire_server) -> highwire_result {
     guarded(|| with_handle(server, Handle::shutdown))
 }
 
-/// Cuts all connections.
+/// Closes all connections at once, and stops the server.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_server_abort(server: highwire_server) -> highwire_result {
     guarded(|| with_handle(server, Handle::abort))
 }
 
-/// Waits until a server has ended that `highwire_server_start` has started. Not for handlers: their own worker would wait for
-/// itself.
+/// Waits for the end of a server that `highwire_server_start` has started. A handler must not call this: its worker
+/// would wait for itself.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_server_join(server: highwire_server) -> highwire_result {
     guarded(|| {
@@ -336,7 +338,7 @@ pub extern "C" fn highwire_server_join(server: highwire_server) -> highwire_resu
                 }
             }
             drop(state);
-            // The handle must stay in its place meanwhile, so that others can stop the server.
+            // The handle must stay in its place meanwhile, so that other threads can stop the server.
             std::thread::sleep(GLANCE);
         }
     })
@@ -368,7 +370,7 @@ pub(crate) fn counts(stats: Stats, connections: usize) -> highwire_stats {
     }
 }
 
-/// Frees a server. A server that runs is cut first, and its end is awaited, so a handler cannot free it.
+/// Frees a server. If it runs, first closes its connections and waits for its end, so a handler cannot free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_server_free(server: highwire_server) -> highwire_result {
     guarded(|| {
@@ -377,7 +379,7 @@ pub extern "C" fn highwire_server_free(server: highwire_server) -> highwire_resu
         match &*place {
             State::Running(_) => not_on_worker()?,
             State::Starting | State::Serving(_) => {
-                return failed(HIGHWIRE_WRONG_STATE, "a call runs the server; shut it down first");
+                return failed(HIGHWIRE_WRONG_STATE, "a thread still starts or runs the server; shut it down first");
             }
             State::Idle(_) | State::Elsewhere => {}
         }

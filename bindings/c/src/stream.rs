@@ -1,7 +1,7 @@
-//! Bodies in parts, which a program writes from any thread: of responses, and of calls to other servers.
+//! Bodies that a program writes in parts, on any thread: of responses, and of calls to other servers.
 //!
-//! The program writes into a `Backlog`, which the connection's worker or the task of the call reads. A write that does not fit fails with
-//! `HIGHWIRE_AGAIN`, and the worker calls the program when there is room again.
+//! The program writes into a `Backlog`, which the connection's worker reads, or the task of a call to another server. A
+//! write that does not fit fails with `HIGHWIRE_AGAIN`, and the worker calls the program when there is room again.
 
 use crate::backlog::Backlog;
 use crate::current::{body_use, defer};
@@ -33,11 +33,11 @@ pub struct highwire_stream {
     pub id: u64,
 }
 
-/// Is called on the thread of the worker, or of the call, when there is room for more bytes again, with `HIGHWIRE_OK`, or once with
-/// `HIGHWIRE_GONE` when the peer has disconnected or the call has ended. A call that is never sent does not call it, and it is not called
-/// after the program has ended the stream. If another thread
-/// ends the stream, the callback may still be running, so do not free `data` before it has returned; ending the stream in the
-/// callback avoids that.
+/// Gets `HIGHWIRE_OK` when there is room for more bytes again, and `HIGHWIRE_GONE` once, when the peer has disconnected
+/// or the call to another server has ended. The callback runs on the thread of the worker, or of that call; never if
+/// the call is not sent, and never after the program has ended the stream. If another thread ends the stream, the
+/// callback may still be running, so do not free `data` before it has returned; ending the stream in the callback
+/// avoids that.
 pub type highwire_stream_callback =
     Option<unsafe extern "C" fn(stream: highwire_stream, result: highwire_result, data: *mut c_void)>;
 
@@ -46,7 +46,7 @@ struct Queue {
     /// The bytes that the program has written, and those that the connection has taken.
     written: u64,
     taken: u64,
-    /// How the program has ended the body: true if it is whole.
+    /// Set when the program ends the body: true if it is whole.
     ended: Option<bool>,
     /// True if the connection reads no more, although the body is not complete.
     is_gone: bool,
@@ -129,7 +129,7 @@ impl Stream for Reading {
         let mut queue = self.writing.lock();
         if let Some(part) = queue.parts.pop(Bytes::len) {
             queue.taken += part.len() as u64;
-            // After its end the program may have freed what the callback needs.
+            // After ending the stream, the program may have freed the callback's data.
             let has_room = queue.ended.is_none() && queue.parts.tells_of_room();
             drop(queue);
             if has_room {
@@ -148,21 +148,21 @@ impl Stream for Reading {
     }
 }
 
-/// The end of a call's body.
+/// The reading end of the body of a call to another server.
 struct Upload(Reading);
 
 impl Stream for Upload {
     type Item = Result<Bytes, &'static str>;
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let part = Pin::new(&mut self.0).poll_next(cx);
-        part.map(|part| part.map(|part| part.map_err(|_| "the program has aborted it")))
+        part.map(|part| part.map(|part| part.map_err(|_| "the program has aborted the body")))
     }
 }
 
 impl Drop for Reading {
     fn drop(&mut self) {
         let mut queue = self.writing.lock();
-        // A server may answer when it has the announced length, before the program has ended the stream.
+        // The other server may respond after the announced length, before the program has ended the stream.
         queue.is_gone = !queue.is_complete(self.writing.length);
         let parts = queue.parts.discard();
         let is_cut = queue.is_gone && queue.ended.is_none() && queue.is_armed;
@@ -170,7 +170,7 @@ impl Drop for Reading {
         drop(queue);
         drop(parts);
         match beside {
-            // The request is gone already, but only its worker has its body.
+            // The request is removed already, but its body is still with its worker, which runs this.
             Some(request) if is_ended => receive::forget(request),
             Some(request) => deferred::end_stream(request),
             None => {}
@@ -181,13 +181,14 @@ impl Drop for Reading {
     }
 }
 
-/// Answers a request with a response whose body follows in parts, by `highwire_stream_write`. The response is freed, also
-/// if the call fails. `length` is the length of the body, or -1 if it is not known. `callback` may be NULL.
+/// Answers a request with a response whose body follows in parts, with `highwire_stream_write`. Frees the response,
+/// even on failure. `length` is the length of the body, or -1 if it is not known. `callback` may be NULL.
 ///
-/// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, also after the client is gone.
+/// The program must end the stream with `highwire_stream_end` or `highwire_stream_abort`, even after the client is
+/// gone.
 ///
-/// If the route takes the body in parts, the request can be read with `highwire_request_read` until the stream has ended. The client may
-/// have to wait for that: a program that wants no more of the body ends the stream soon.
+/// If the route takes the request's body in parts, `highwire_request_read` can read it until the stream has ended. The
+/// client may wait until the body is read: if you want no more of it, end the stream soon.
 ///
 /// # Safety
 /// `out` must be NULL or point to a `highwire_stream`; `callback` must be NULL or a function of its type that may be called
@@ -218,7 +219,7 @@ pub(crate) fn announced(length: i64) -> Result<Option<u64>, Failed> {
         Ok(length) => Ok(Some(length)),
         Err(_) if length == -1 => Ok(None),
         Err(_) => {
-            failed(HIGHWIRE_INVALID_ARGUMENT, format!("{length} is no length of a body, and not -1 for an unknown one"))
+            failed(HIGHWIRE_INVALID_ARGUMENT, format!("{length} is neither a length nor -1 for an unknown length"))
         }
     }
 }
@@ -264,8 +265,8 @@ pub(crate) fn begin(
     Ok(handle)
 }
 
-/// Opens a stream, whose end for the connection goes to `place`. If that fails, there is no stream. The program is not told of the end of
-/// the connection before the stream is armed.
+/// Opens a stream, and passes its reading end to `place`. If `place` fails, there is no stream. Until the stream is
+/// armed, the program is not told if the connection ends.
 pub(crate) fn open(
     length: Option<u64>,
     callback: highwire_stream_callback,
@@ -295,8 +296,8 @@ pub(crate) fn push(stream: highwire_stream, part: &[u8]) -> Result<bool, Failed>
     write(stream, part, false)
 }
 
-/// Adds a part to a body. If the backlog is bounded, a part that does not fit is refused. Returns false if an unbounded one has more than
-/// its room.
+/// Adds a part to a body. If `is_bounded`, refuses a part that does not fit; otherwise, returns false if more bytes
+/// wait than should.
 fn write(stream: highwire_stream, part: &[u8], is_bounded: bool) -> Result<bool, Failed> {
     let writing = STREAMS.get(stream)?;
     let mut queue = writing.lock();
@@ -314,7 +315,7 @@ fn write(stream: highwire_stream, part: &[u8], is_bounded: bool) -> Result<bool,
         );
     }
     if is_bounded && !queue.parts.has_room_for(part.len()) {
-        return failed(HIGHWIRE_AGAIN, "too many bytes wait for the client");
+        return failed(HIGHWIRE_AGAIN, "too many bytes wait for the peer");
     }
     queue.written = written;
     if !part.is_empty() {
@@ -327,12 +328,13 @@ fn write(stream: highwire_stream, part: &[u8], is_bounded: bool) -> Result<bool,
     Ok(has_room)
 }
 
-/// Sends a part of the body. The bytes are copied. Any thread may do that, but not two at the same time: the order would be
-/// undefined.
+/// Sends a part of the body. The bytes are copied. Any thread may call this, but not two at the same time: the order
+/// would be undefined.
 ///
-/// Returns `HIGHWIRE_INVALID_ARGUMENT` if the body would be longer than was announced. Returns `HIGHWIRE_AGAIN`, and takes nothing, if the part does not fit into the 256 KiB that may wait for the peer; the callback is
-/// called when there is room, maybe before this call has returned. A part of any length fits if nothing waits. Returns
-/// `HIGHWIRE_GONE` if the peer is gone, or the call has ended.
+/// Returns `HIGHWIRE_INVALID_ARGUMENT` if the body would be longer than announced. Returns `HIGHWIRE_AGAIN`, and takes
+/// nothing, if the part does not fit into the 256 KiB that may wait for the peer; the callback is called when there is
+/// room, maybe before this function has returned. A part of any length fits if nothing waits. Returns `HIGHWIRE_GONE`
+/// if the peer is gone, or the call to another server has ended.
 ///
 /// # Safety
 /// `part` must point to `length` bytes.
@@ -349,14 +351,15 @@ pub unsafe extern "C" fn highwire_stream_write(
     })
 }
 
-/// Ends the body. The handle is invalid from now on. Returns `HIGHWIRE_INVALID_ARGUMENT` if the body is shorter than was announced; it is
-/// then cut, as by `highwire_stream_abort`.
+/// Ends the body. The handle is invalid from now on. Returns `HIGHWIRE_INVALID_ARGUMENT` if the body is shorter than
+/// announced; it is then cut short, as by `highwire_stream_abort`.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_stream_end(stream: highwire_stream) -> highwire_result {
     end(stream, true)
 }
 
-/// Cuts the body short: the client of a response sees that it is incomplete, and a call fails. The handle is invalid from now on.
+/// Cuts the body short: the client of a response sees that it is incomplete; a call to another server fails. The handle
+/// is invalid from now on.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_stream_abort(stream: highwire_stream) -> highwire_result {
     end(stream, false)
@@ -377,7 +380,7 @@ fn end(stream: highwire_stream, is_whole: bool) -> highwire_result {
             return gone();
         }
         if is_whole && written < length {
-            let text = format!("the body has {written} bytes, and {length} were announced, so it is cut");
+            let text = format!("the body has {written} bytes, and {length} were announced, so it is cut short");
             return failed(HIGHWIRE_INVALID_ARGUMENT, text);
         }
         Ok(())

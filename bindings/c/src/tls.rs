@@ -46,9 +46,9 @@ pub unsafe extern "C" fn highwire_tls_new(out: *mut highwire_tls) -> highwire_re
     })
 }
 
-/// Adds a certificate: its chain and its private key, which may be in the same file, in the format PEM. The files are read when the
-/// server listens, and again when they change. A server may have several certificates, and each serves the names in it; clients that
-/// name none of these get the first one.
+/// Adds a certificate: its chain and its private key, which may be in the same file, in the format PEM. The files are
+/// read when the server listens, and again when they change. A server may have several certificates, and each serves
+/// the names in it; a client that asks for none of these names gets the first certificate.
 ///
 /// # Safety
 /// The texts must be NULL or end with a NUL.
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn highwire_tls_certificate(
     })
 }
 
-/// Adds a certificate for a name or an address that the server makes itself, for development: no client trusts it.
+/// Adds a self-signed certificate for a name or an address, for development: no client trusts it.
 ///
 /// # Safety
 /// `name` must be NULL or end with a NUL.
@@ -78,8 +78,8 @@ pub unsafe extern "C" fn highwire_tls_self_signed(tls: highwire_tls, name: *cons
     })
 }
 
-/// Asks clients for a certificate that one of the authorities in this file has issued, in the format PEM. If `is_required` is 0, a client
-/// may send none; otherwise its handshake then fails.
+/// Asks clients for a certificate that one of the authorities in this PEM file has issued. If `is_required` is 0, a
+/// client may send none; otherwise, the handshake of such a client fails.
 ///
 /// # Safety
 /// `root_file` must be NULL or end with a NUL.
@@ -120,7 +120,7 @@ pub(crate) fn with_certificate(chain: &str, key: &str) -> Result<Settings, Faile
     new().map(|settings| add_certificate(settings, chain, key))
 }
 
-/// Returns settings with a certificate that the server makes itself.
+/// Returns settings with a self-signed certificate.
 pub(crate) fn with_own_certificate(name: &str) -> Result<Settings, Failed> {
     new().map(|settings| add_own_certificate(settings, name))
 }
@@ -172,7 +172,7 @@ mod supported {
 
 use supported::{add_certificate, add_own_certificate, ask_clients, new};
 
-/// Gives the client's certificate in the format DER, which the server has verified, or `HIGHWIRE_NOT_FOUND`: see
+/// Gives the client's certificate, which the server has verified, in DER format, or `HIGHWIRE_NOT_FOUND`: see
 /// `highwire_tls_client_roots`.
 ///
 /// # Safety

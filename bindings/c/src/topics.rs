@@ -19,8 +19,8 @@ pub struct highwire_topics {
 
 static TOPICS: Table<highwire_topics, Topics> = Table::new();
 
-/// Makes a set of topics. Each topic keeps its last `history` messages for late subscribers; 0 keeps none. They are in memory, at
-/// most 4 MiB of each topic.
+/// Makes a set of topics. Each topic keeps its last `history` messages for late subscribers; 0 keeps none. They are
+/// kept in memory, at most 4 MiB per topic.
 ///
 /// # Safety
 /// `out` must be NULL or point to a `highwire_topics`.
@@ -63,9 +63,9 @@ pub unsafe extern "C" fn highwire_topics_publish(
     })
 }
 
-/// Sends the messages of a filter's topics to a WebSocket until it ends: `chat/lobby` for one topic, `chat/+` and `chat/#` for all
-/// topics one level or any levels below. The first messages are up to `last` of the topic's history. Only the thread of the
-/// socket's worker may do that, so do it in a handler or a callback.
+/// Sends the messages of a filter's topics to a WebSocket until it ends. `chat/lobby` is one topic; `chat/+` matches
+/// all topics one level below `chat`, and `chat/#` those any number of levels below. First sends up to `last` messages
+/// of the topic's history. Only the thread of the socket's worker may call this, so call it in a handler or a callback.
 ///
 /// # Safety
 /// `filter` must be NULL or end with a NUL.
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn highwire_websocket_subscribe(
         let filter = unsafe { text(filter, "filter") }?;
         let topics = TOPICS.get(topics)?;
         if !highwire_engine::context::is_on_worker() {
-            return failed(HIGHWIRE_WRONG_THREAD, "a subscription begins in a handler or a callback");
+            return failed(HIGHWIRE_WRONG_THREAD, "only a handler or a callback can subscribe a WebSocket");
         }
         let start = if last == 0 { Start::Next } else { Start::Last(last) };
         with_sender(socket, |sender| sender.subscribe(&topics, filter, start))?.or_else(refused)

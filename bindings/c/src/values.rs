@@ -10,8 +10,8 @@ use percent_encoding::percent_decode;
 use std::borrow::Cow;
 use std::ffi::{c_char, c_void};
 
-/// Gets a name and a value, which are valid until the callback returns. Returns 0 to go on with the next one; another value
-/// ends the call, which returns `HIGHWIRE_OK`.
+/// Gets a name and a value, which are valid until the callback returns. Returns 0 to go on with the next one; another
+/// value ends the iteration, and the function returns `HIGHWIRE_OK`.
 pub type highwire_pair_callback =
     Option<unsafe extern "C" fn(name: highwire_string, value: highwire_string, data: *mut c_void) -> i32>;
 
@@ -40,8 +40,8 @@ pub unsafe extern "C" fn highwire_request_param(
     }
 }
 
-/// Gives a parameter of the route's path as a number: digits, maybe behind a minus sign. Returns `HIGHWIRE_NOT_FOUND` if there is
-/// no such parameter, and `HIGHWIRE_INVALID_ARGUMENT` if it is no number or has more than 64 bits.
+/// Gives a parameter of the route's path as a number: digits, maybe after a minus sign. Returns `HIGHWIRE_NOT_FOUND` if
+/// there is no such parameter, and `HIGHWIRE_INVALID_ARGUMENT` if it is no number or has more than 64 bits.
 ///
 /// # Safety
 /// `name` must be NULL or end with a NUL; `out` must be NULL or point to an `int64_t`.
@@ -95,8 +95,8 @@ pub unsafe extern "C" fn highwire_request_query_int(
     unsafe { give_number(request, name, out, highwire_request_query_param) }
 }
 
-/// Calls the callback with each parameter of the query, decoded, in the order in which they were sent; a name may come several
-/// times. Those that are not UTF-8 are left out.
+/// Calls the callback with each parameter of the query, decoded, in the order in which they were sent; a name may come
+/// several times. Parameters that are not UTF-8 are left out.
 ///
 /// # Safety
 /// `callback` must be a function with the signature of its type.
@@ -251,7 +251,7 @@ fn value(form: &[u8], name: &str) -> Option<String> {
     pairs(form).find(|(its, _)| its == name).map(|(_, value)| value)
 }
 
-/// Calls a callback of the program with pairs, until it ends the call.
+/// Calls a callback of the program with pairs, until it returns another value than 0.
 ///
 /// # Safety
 /// The callback is NULL or a function of its type.
@@ -296,7 +296,7 @@ unsafe fn give_number(request: highwire_request, name: *const c_char, out: *mut 
         let number =
             std::str::from_utf8(value).ok().filter(|text| !text.starts_with('+')).and_then(|text| text.parse().ok());
         let Some(number) = number else {
-            // Clients send these, and may send many.
+            // A client has sent this value, so it may be long.
             let value = String::from_utf8_lossy(&value[..value.len().min(40)]);
             return failed(
                 HIGHWIRE_INVALID_ARGUMENT,

@@ -1,7 +1,7 @@
-//! WebSockets: each message is a call of the program's callback, and any thread may send.
+//! WebSockets: the program's callback gets each message, and any thread may send.
 //!
-//! A socket belongs to its worker, where a future receives from it and calls the program. Messages that the program sends
-//! wait in a queue, so that any thread may send them; the future takes them out as far as the peer does. Only
+//! A socket belongs to its worker, where a future receives from it and calls the program. Messages that the program
+//! sends wait in a queue, so that any thread may send them; the future takes them out as fast as the peer reads. Only
 //! subscriptions use the socket itself, on its worker's thread (`SENDERS`).
 
 use crate::backlog::Backlog;
@@ -43,7 +43,7 @@ pub struct highwire_websocket {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum highwire_websocket_event {
-    /// The connection is open. No other event comes before, but `HIGHWIRE_WEBSOCKET_END` may be the only one.
+    /// The connection is open. This is the first event, unless `HIGHWIRE_WEBSOCKET_END` is the only one.
     HIGHWIRE_WEBSOCKET_OPEN = 0,
     /// A message of text. It is UTF-8.
     HIGHWIRE_WEBSOCKET_TEXT = 1,
@@ -55,14 +55,14 @@ pub enum highwire_websocket_event {
     HIGHWIRE_WEBSOCKET_PONG = 10,
     /// There is room again after `highwire_websocket_send` has returned `HIGHWIRE_AGAIN`.
     HIGHWIRE_WEBSOCKET_ROOM = 16,
-    /// The connection has ended. `code` is that of the peer's Close frame, 1005 if it has none, that of the library's own Close
-    /// frame if the peer has broken the protocol or a limit, or 1006 if there was no Close frame; the bytes are the reason. This
-    /// is the last call, and the handle is invalid after it.
+    /// The connection has ended. `code` is that of the peer's Close frame, 1005 if it has none, that of the library's
+    /// own Close frame if the peer has broken the protocol or a limit, or 1006 if there was no Close frame; the bytes
+    /// are the reason. This is the last event; the handle is then invalid.
     HIGHWIRE_WEBSOCKET_END = 17,
 }
 use highwire_websocket_event::*;
 
-/// Is called on the thread of the connection's worker: see [`highwire_websocket_event`]. `code` is 0 but for
+/// Is called on the thread of the connection's worker: see [`highwire_websocket_event`]. `code` is 0 except for
 /// `HIGHWIRE_WEBSOCKET_END`. The bytes are valid until the callback returns.
 pub type highwire_websocket_callback = Option<
     unsafe extern "C" fn(
@@ -88,7 +88,7 @@ pub struct highwire_websocket_settings {
     pub message_bytes: u64,
     /// The time in milliseconds after which a silent peer gets a Ping frame; 30,000 by default.
     pub ping_ms: u64,
-    /// 1 compresses messages if the peer can.
+    /// 1 compresses messages if the peer agrees.
     pub compress: i32,
 }
 
@@ -98,10 +98,10 @@ const CONTROL_BYTES: usize = 125;
 /// The most messages that a connection sends and receives before others have their turn.
 const MESSAGES_A_TURN: u32 = 64;
 
-/// What the queue itself takes for a message.
+/// The bytes that the queue itself needs for a message.
 const MESSAGE_COST: usize = size_of::<Message>();
 
-/// The messages between the program and the connection.
+/// The messages from the program to the connection.
 struct Outbox {
     messages: Backlog<Message>,
     /// True if a Close frame is queued, or the connection has ended.
@@ -129,7 +129,7 @@ impl Socket {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops the messages that wait, and takes no others.
+    /// Drops the waiting messages, and accepts no others.
     fn close(&self) {
         let mut outbox = self.lock();
         outbox.is_closed = true;
@@ -158,7 +158,7 @@ pub(crate) fn message(kind: i32, bytes: &[u8]) -> Result<Message, Failed> {
         () if is(HIGHWIRE_WEBSOCKET_BINARY) => Ok(Message::Binary(copy())),
         () if is(HIGHWIRE_WEBSOCKET_PING) || is(HIGHWIRE_WEBSOCKET_PONG) => {
             if bytes.len() > CONTROL_BYTES {
-                return failed(HIGHWIRE_INVALID_ARGUMENT, "a Ping or Pong frame has at most 125 bytes");
+                return failed(HIGHWIRE_INVALID_ARGUMENT, "a Ping or Pong frame must have at most 125 bytes");
             }
             Ok(if is(HIGHWIRE_WEBSOCKET_PING) { Message::Ping(copy()) } else { Message::Pong(copy()) })
         }
@@ -178,11 +178,11 @@ pub(crate) fn with_sender<R>(socket: highwire_websocket, act: impl FnOnce(&WebSo
     Ok(act(&sender))
 }
 
-/// Ends a connection when it is dropped: at its end, or with the response that should have opened it.
+/// Reports the end of a connection when it is dropped: at that end, or with the response that should have opened it.
 struct Ending {
     handle: highwire_websocket,
     socket: Arc<Socket>,
-    /// How the peer has ended it.
+    /// The code of the Close frame, for the last event.
     code: u16,
     reason: Utf8Bytes,
     /// False while the function that makes it may still fail.
@@ -225,7 +225,7 @@ impl Serving {
         Serving { sender: Rc::new(sender), receiver, ending, is_open: false }
     }
 
-    /// Sends the next message that waits, if the peer takes it.
+    /// Sends the next waiting message, if there is room.
     fn send_next(&mut self, cx: &mut Context<'_>) -> Result<Sent, Error> {
         let mut outbox = self.ending.socket.lock();
         if outbox.messages.is_empty() {
@@ -289,15 +289,14 @@ impl Future for Serving {
             SENDERS.with_borrow_mut(|senders| senders.insert(serving.ending.handle, serving.sender.clone()));
             serving.ending.socket.tell(serving.ending.handle, HIGHWIRE_WEBSOCKET_OPEN, 0, &[]);
         }
-        // A program that always has another message must neither keep its peer from being heard nor other connections from
-        // their turn.
+        // A program that always has another message must not block receiving or other connections.
         for _ in 0..MESSAGES_A_TURN {
             let sent = match serving.send_next(cx) {
                 Ok(sent) => sent,
                 Err(error) => return serving.end_with(error),
             };
             if sent == Sent::Nothing {
-                // A peer that does not take what is sent is not asked for more.
+                // Nothing is received from a peer that does not read.
                 return match serving.receiver.poll_without_messages(cx) {
                     Poll::Pending => Poll::Pending,
                     Poll::Ready(error) => serving.end_with(error),
@@ -317,17 +316,17 @@ impl Future for Serving {
     }
 }
 
-/// What a connection has sent.
+/// What [`Serving::send_next`] has sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sent {
     /// Nothing waits.
     All,
     One,
-    /// The peer takes nothing.
+    /// There is no room, because the peer does not read.
     Nothing,
 }
 
-/// What waits for the connection, for a message.
+/// Returns the bytes that a message counts as in the queue.
 fn cost(message: &Message) -> usize {
     let bytes = match message {
         Message::Text(text) => text.len(),
@@ -398,12 +397,15 @@ impl<'s> Settings<'s> {
     }
 }
 
-/// Answers a request with a WebSocket, over HTTP/1 and HTTP/2. The route's method is GET, and the call must be in its handler.
-/// `settings` and `out` may be NULL. The handle is also given to each call of `callback`, the first one after the handler has returned.
+/// Answers a request with a WebSocket, over HTTP/1 and HTTP/2. The route's method must be GET, and its handler must
+/// call this function. `settings` and `out` may be NULL. The callback also gets the handle, each time; it is first
+/// called after the handler has returned.
 ///
-/// If the request opens no WebSocket, or comes from a page of a foreign origin, the library answers it with an error, and returns
-/// `HIGHWIRE_REFUSED`. After any other error the request is still to be answered, and the callback is never called. To look
-/// something up first, open the connection and close it with a code of your own, such as 4401. After `HIGHWIRE_OK`, the callback is called with `HIGHWIRE_WEBSOCKET_END` once, in any case.
+/// If the request does not ask for a WebSocket, or comes from a page of a foreign origin, the library answers it with
+/// an error, and returns `HIGHWIRE_REFUSED`. After any other error, the program must still answer the request. After an
+/// error, the callback is never called; after `HIGHWIRE_OK`, it always gets `HIGHWIRE_WEBSOCKET_END` once. A deferred
+/// request cannot become a WebSocket: to look something up first, open it, and to refuse the client, close it with a
+/// code of your own, such as 4401.
 ///
 /// # Safety
 /// `settings` must be NULL or point to settings whose texts are NULL or end with a NUL; `callback` must be a function of its
@@ -421,9 +423,9 @@ pub unsafe extern "C" fn highwire_respond_websocket(
         // SAFETY: as the caller promises.
         let settings = unsafe { Settings::of(settings) }?;
         let Some(upgrade) = with_request_mut(request, WebSocketUpgrade::from_request) else {
-            // It may be one that was deferred, or none.
+            // The request may be deferred, or the handle invalid.
             crate::current::deferred_request(request)?;
-            return failed(HIGHWIRE_WRONG_STATE, "a WebSocket is opened in the request's handler");
+            return failed(HIGHWIRE_WRONG_STATE, "only the request's handler can open a WebSocket");
         };
         let upgrade = match upgrade {
             Ok(upgrade) => upgrade,
@@ -462,16 +464,17 @@ pub unsafe extern "C" fn highwire_respond_websocket(
     })
 }
 
-/// Opens a WebSocket to another server by a call, in place of sending it. The call's method is GET. Its URL begins with `ws:`, `wss:`,
-/// `http:` or `https:`, or is relative to the client's. Its header fields are part of the handshake, except `Host`, `Upgrade` and
-/// `Sec-WebSocket-…`. Its timeout, 30 seconds by default, is that of the handshake. The call's handle is invalid from now on, also if this
-/// fails. `settings` and `out` may be NULL. `origins` means nothing here: add a field `Origin` if the server wants one.
+/// Sends a call as the opening handshake of a WebSocket to another server. The call's method must be GET. Its URL
+/// begins with `ws:`, `wss:`, `http:` or `https:`, or is relative to the client's base URL. Its header fields are part
+/// of the handshake, except `Host`, `Upgrade` and `Sec-WebSocket-…`. Its timeout, 30 seconds by default, is that of the
+/// handshake. The call's handle is then invalid, even on failure. `settings` and `out` may be NULL. `origins` is
+/// ignored: add a field `Origin` if the server needs one.
 ///
 /// After `HIGHWIRE_OK`, the callback gets `HIGHWIRE_WEBSOCKET_OPEN`, or, if the WebSocket cannot be opened, only
-/// `HIGHWIRE_WEBSOCKET_END` with the code 1006 and the reason as text. `highwire_websocket_close` before that does not end the attempt:
-/// it closes the connection when it is open. The callback is called on the thread on which a call runs: see
-/// `highwire_call_send`; on another thread maybe before this function has returned. The thread of a client that was freed goes on until
-/// its WebSockets are closed.
+/// `HIGHWIRE_WEBSOCKET_END` with the code 1006 and the reason as text. `highwire_websocket_close` before that does not
+/// stop the attempt: it closes the connection once that is open. The callback runs on the same thread as that of
+/// `highwire_call_send`; if this is another thread, maybe before this function has returned. A freed client's thread
+/// runs until its WebSockets are closed.
 ///
 /// # Safety
 /// As [`highwire_respond_websocket`].
@@ -541,8 +544,9 @@ fn send(socket: highwire_websocket, message: Message) -> Result<(), Failed> {
 /// Sends a message, whose kind is `HIGHWIRE_WEBSOCKET_TEXT`, `_BINARY`, `_PING` or `_PONG`. Any thread may do that. The bytes are
 /// copied.
 ///
-/// Returns `HIGHWIRE_AGAIN` if 256 KiB wait for the peer already; the callback gets `HIGHWIRE_WEBSOCKET_ROOM` when there is room, on
-/// another thread maybe before this call has returned. What waits is not part of `HIGHWIRE_MEMORY`.
+/// Returns `HIGHWIRE_AGAIN` if 256 KiB wait for the peer already; the callback gets `HIGHWIRE_WEBSOCKET_ROOM` when
+/// there is room, on another thread maybe before this function has returned. Waiting messages do not count against
+/// `HIGHWIRE_MEMORY`.
 ///
 /// # Safety
 /// `bytes` must point to `length` bytes.
@@ -560,8 +564,9 @@ pub unsafe extern "C" fn highwire_websocket_send(
     })
 }
 
-/// Closes a connection behind the messages that were sent: `code` is 1000 for a normal end, or another code of RFC 6455 section
-/// 7.4; `reason` has at most 123 bytes, or is NULL. The peer's messages still arrive until it has closed, too.
+/// Closes a connection after the messages that were sent before: `code` is 1000 for a normal end, or another code of
+/// RFC 6455 section 7.4; `reason` has at most 123 bytes, or is NULL. The peer's messages still arrive until it has
+/// closed, too.
 ///
 /// # Safety
 /// `reason` must be NULL or end with a NUL.
@@ -578,7 +583,7 @@ pub unsafe extern "C" fn highwire_websocket_close(
         let Some(code) = code.filter(|_| reason.len() + 2 <= CONTROL_BYTES) else {
             return failed(
                 HIGHWIRE_INVALID_ARGUMENT,
-                "the code must not be sent in a Close frame, or the reason is longer than 123 bytes",
+                "the code is not allowed in a Close frame, or the reason is longer than 123 bytes",
             );
         };
         send(socket, Message::Close(Some(CloseFrame { code, reason: reason.into() })))

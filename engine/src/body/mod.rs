@@ -44,7 +44,7 @@ impl fmt::Display for BodyError {
             BodyError::TooLarge => "the request's body is too large",
             BodyError::TooSlow => "the request's body came too slowly",
             BodyError::NoMemory => "the server has no memory left for the request's body",
-            BodyError::Undecodable => "the request's body is not what its coding says",
+            BodyError::Undecodable => "the request's body does not match its coding",
         })
     }
 }

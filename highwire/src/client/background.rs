@@ -151,8 +151,8 @@ impl Background {
         ResponseFuture { asked }
     }
 
-    /// Runs a task on the client's thread, for programs that do more there than to send one request. The task is dropped if
-    /// the thread has ended.
+    /// Runs a task on the client's thread, for programs that do more there than send one request. The task is dropped
+    /// if the thread has ended.
     ///
     /// ```
     /// use highwire::client::{Background, Client};
@@ -268,7 +268,7 @@ where
     type Error = Error;
     type Future = ResponseFuture;
 
-    /// Always returns ready. Requests that no connection can take wait, as far as [`Bounds`](super::Bounds) allows.
+    /// Always returns ready. Requests without a connection stay pending, within [`Bounds`](super::Bounds).
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
         Poll::Ready(Ok(()))
     }

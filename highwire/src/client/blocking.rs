@@ -1,4 +1,4 @@
-//! The client for programs that wait: each call runs the requests on the calling thread.
+//! A blocking client: its methods run the requests on the calling thread.
 //!
 //! ```no_run
 //! use highwire::client::blocking::Client;
@@ -8,7 +8,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The client keeps its connections between the calls, and serves them during a call only. It must not be used in a
+//! The client keeps its connections between its calls, but serves them only during a call. It must not be used in a
 //! handler or a task of a worker, because its calls block the worker's thread: use [`Client`](super::Client) there.
 
 use super::error::{Error, Kind};
@@ -26,7 +26,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A client whose calls wait for their results. Clones share its connections. It stays on its thread.
+/// A client whose methods block until they have a result. Clones share its connections. It is not `Send`.
 #[derive(Clone)]
 pub struct Client {
     client: super::Client,

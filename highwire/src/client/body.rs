@@ -9,8 +9,8 @@ use std::fmt;
 
 /// The body of a request: bytes, or parts that the program makes while they are sent.
 ///
-/// A request whose body is bytes may be sent again after a lost connection or a redirect. One whose body is made in parts
-/// cannot, after the first part was taken.
+/// A request whose body is bytes may be sent again after a lost connection or a redirect. A request with a body in
+/// parts cannot, after the first part was taken.
 #[derive(Default)]
 pub struct Body {
     kind: Kind,
@@ -39,7 +39,7 @@ impl fmt::Debug for Body {
 }
 
 impl Body {
-    /// Returns no body.
+    /// Returns an empty body.
     pub fn empty() -> Body {
         Body::default()
     }
@@ -54,13 +54,13 @@ impl Body {
         Body { kind: Kind::Stream { length: None, body: BodyStream::new(stream) }, trailers: None }
     }
 
-    /// Returns a body that a task writes. [`Sender::send`] waits while 64 KiB or more were not sent.
+    /// Returns a body that a task writes. [`Sender::send`] waits while 64 KiB or more wait to be sent.
     pub fn channel() -> (Sender, Body) {
         let (sender, receiver): (Sender, Receiver) = channel();
         (sender, Body::stream(receiver))
     }
 
-    /// Announces the length of a body in parts. If it has another length, the request fails.
+    /// Announces the length of a body in parts. If the body has another length, the request fails.
     #[must_use]
     pub fn with_length(mut self, bytes: u64) -> Body {
         if let Kind::Stream { length, .. } = &mut self.kind {

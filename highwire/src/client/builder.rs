@@ -25,7 +25,7 @@ use std::time::Duration;
 /// The most bytes of a body that [`Response::bytes`](super::Response::bytes) collects by default.
 const MOST_BODY_BYTES: usize = 64 * 1024 * 1024;
 
-/// The most further attempts after lost connections, by default.
+/// The most retries after lost connections, by default.
 const RETRIES: usize = 3;
 
 pub(super) struct Settings {
@@ -64,9 +64,9 @@ pub(super) struct Settings {
 #[derive(Default)]
 pub(super) struct Tls {
     pub(super) settings: ClientTls,
-    /// The configuration that the program has made, if it has.
+    /// The configuration that the program has set, if any.
     pub(super) given: Option<Arc<ClientConfig>>,
-    /// The configuration for all connections, since the first one was made.
+    /// The configuration for all connections, made for the first one.
     pub(super) config: OnceLock<Arc<ClientConfig>>,
     /// The same for connections that must speak HTTP/1.1, because they will carry another protocol.
     pub(super) config_http1: OnceLock<Arc<ClientConfig>>,
@@ -205,7 +205,7 @@ impl ClientBuilder {
         self.with_settings(|settings| settings.timeouts.head = timeout)
     }
 
-    /// Sets the limits of connections and waiting requests, for each worker.
+    /// Sets the limits on connections and pending requests, per worker.
     pub fn bounds(self, bounds: Bounds) -> ClientBuilder {
         self.with_settings(|settings| settings.bounds = bounds)
     }
@@ -216,8 +216,8 @@ impl ClientBuilder {
         self.with_settings(|settings| settings.timeout = Some(timeout))
     }
 
-    /// Sets the time limit for a connection without its TLS handshake; the default is 10 seconds. The handshake has
-    /// [`Timeouts::handshake`].
+    /// Sets the time limit to connect, without the TLS handshake; the default is 10 seconds. [`Timeouts::handshake`]
+    /// limits the handshake.
     pub fn connect_timeout(self, timeout: Duration) -> ClientBuilder {
         self.with_settings(|settings| settings.connect_timeout = timeout)
     }
@@ -227,8 +227,8 @@ impl ClientBuilder {
         self.with_settings(|settings| settings.resolve_timeout = timeout)
     }
 
-    /// Sets the time limit for the wait until a connection takes the request, with the time to open one; the default is 30
-    /// seconds.
+    /// Sets the time for which a request may be pending until a connection, possibly a new one, takes it; the default
+    /// is 30 seconds.
     pub fn pool_timeout(self, timeout: Duration) -> ClientBuilder {
         self.with_settings(|settings| settings.pool_timeout = timeout)
     }
@@ -238,13 +238,13 @@ impl ClientBuilder {
         self.with_settings(|settings| settings.redirects = redirects)
     }
 
-    /// Sets the most further attempts after lost connections; the default is 3.
+    /// Sets the most retries after lost connections; the default is 3.
     pub fn retries(self, retries: usize) -> ClientBuilder {
         self.with_settings(|settings| settings.retries = retries)
     }
 
-    /// Sets the interface to the kernel of the client's own thread ([`Background`](super::Background)) or calls
-    /// ([`blocking`](super::blocking)). On a server's worker, the client uses the worker's.
+    /// Sets the engine for the client's own thread ([`Background`](super::Background)) or its blocking calls
+    /// ([`blocking`](super::blocking)). On a server's worker, the client uses the worker's engine.
     /// [`Threads`](Engine::Threads) counts as readiness.
     pub fn engine(self, engine: Engine) -> ClientBuilder {
         self.with_settings(|settings| settings.engine = engine)
@@ -298,7 +298,7 @@ impl ClientBuilder {
         self.with_settings(|settings| settings.cookies = Some(jar))
     }
 
-    /// Does not ask for compressed bodies and does not decode them.
+    /// Neither asks for compressed bodies nor decodes them.
     #[cfg(feature = "compress")]
     pub fn without_decompression(self) -> ClientBuilder {
         self.with_settings(|settings| settings.decodes = false)
@@ -317,7 +317,7 @@ impl ClientBuilder {
         self.with_settings(|settings| settings.tls.given = Some(config))
     }
 
-    /// Sets the name that TLS servers must have and that they get as SNI, in place of the URL's host.
+    /// Sets the name that TLS servers must prove and get as SNI, in place of the URL's host.
     #[cfg(feature = "tls")]
     pub fn tls_name(mut self, name: &str) -> ClientBuilder {
         match ServerName::try_from(name.to_string()) {

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a client has on one worker.
+/// A client's state on one worker.
 pub(super) struct Here {
     pub(super) pool: Pool,
     /// The origins of the last requests, because most clients send all their requests to a few.
@@ -40,7 +40,7 @@ struct Recent {
 pub(super) struct Place {
     pub(super) origin: Rc<Origin>,
     pub(super) host: Rc<str>,
-    /// The proxy that takes the whole URL of the request.
+    /// The proxy that gets the request in absolute form.
     pub(super) proxy: Option<Arc<Via>>,
 }
 
@@ -49,8 +49,8 @@ impl Here {
         Here { pool: Pool::new(&settings.timeouts, settings.bounds.clone()), recent: RefCell::default() }
     }
 
-    /// Returns the origin of a URL. For a request that proposes another protocol (`upgrades`), a client that chooses the
-    /// version by ALPN has connections of their own, because few servers take other protocols over HTTP/2.
+    /// Returns the origin of a URL. For a request that proposes another protocol (`upgrades`), a client that chooses
+    /// the version by ALPN has separate HTTP/1.1 connections, because few servers take other protocols over HTTP/2.
     pub(super) fn place(&self, url: &Rc<Url>, settings: &Arc<Settings>, upgrades: bool) -> Result<Place, Error> {
         let is_secure = url.is_secure();
         let needs_http1 = upgrades && is_secure && settings.protocol == Protocol::Auto;
@@ -101,7 +101,7 @@ impl Here {
     }
 }
 
-/// Where the connections of an origin lead.
+/// The destination of an origin's connections.
 struct Target {
     host: String,
     port: u16,
@@ -177,7 +177,7 @@ async fn dial(addresses: &[SocketAddr]) -> Result<RawStream, Failure> {
     connect_any(addresses).await.map_err(unreachable)
 }
 
-/// Returns the reason why a connection was not opened. That this process has no place for another one is not the other
+/// Returns the reason why a connection was not opened. If this process cannot hold another one, that is not the
 /// server's fault.
 fn unreachable(error: io::Error) -> Failure {
     match error.kind() {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const MOST: usize = 3_000;
 const MOST_OF_A_DOMAIN: usize = 180;
 
-/// The most cookies that are read from one response. Each costs a look at the whole jar.
+/// The most cookies that are read from one response. Each costs a search of the whole jar.
 const MOST_OF_A_RESPONSE: usize = 50;
 
 /// The most bytes of a cookie with its attributes (RFC 6265 section 6.1).
@@ -21,9 +21,9 @@ const MOST_BYTES: usize = 4_096;
 
 /// A jar of cookies for [`ClientBuilder::cookie_jar`](super::ClientBuilder::cookie_jar). Clones share the cookies.
 ///
-/// The client adds the cookies for a URL to each request that has no `Cookie` field, also after redirects, and keeps those
-/// of each response. All requests of the clients share the jar, so in a server it is for a login of the server itself and
-/// not for its visitors.
+/// The client adds the cookies for a URL to each request that has no `Cookie` field, also after redirects, and keeps
+/// those of each response. All requests of the clients share the jar, so in a server it serves for the server's own
+/// login elsewhere, not for the cookies of its visitors.
 ///
 /// The jar keeps no cookie for a public suffix such as `co.uk`, none that is `Secure` from an `http:` URL, and none that
 /// breaks the rules of the prefixes `__Host-` and `__Secure-`. A cookie may have 4,096 bytes. The jar keeps 50 cookies of a
@@ -168,7 +168,8 @@ impl CookieJar {
         let cookie = cookie.into_owned();
         let (Some(domain), path) = (cookie.domain.as_cow(), String::from(&cookie.path)) else { return false };
         let mut store = self.store();
-        // RFC 6265bis section 5.7: a plain connection, whose responses anybody may forge, changes no cookie of a secure one.
+        // RFC 6265bis section 5.7: a connection without TLS, whose responses anybody may forge, changes no cookie of a
+        // secure one.
         let shields = |known: &Cookie<'_>| {
             known.secure() == Some(true) && known.name() == cookie.name() && known.domain.matches(&full)
         };
@@ -182,8 +183,8 @@ impl CookieJar {
     }
 }
 
-/// Makes room for another cookie of a domain, if necessary by removing those that have expired, and then one of the domain
-/// that has the most. Returns false if the domain itself has too many.
+/// Makes room for another cookie of a domain, if necessary by evicting expired cookies, and then one of the domain that
+/// has the most. Returns false if the domain itself has too many.
 fn make_room(store: &mut CookieStore, domain: &str) -> bool {
     let name = |cookie: &Cookie<'_>| cookie.domain.as_cow().unwrap_or_default().into_owned();
     let of_domain = |store: &CookieStore| store.iter_any().filter(|known| name(known) == domain).count();
@@ -323,7 +324,7 @@ mod tests {
             assert!(set("id=1", &format!("https://h{number}.example/")));
         }
         assert_eq!(jar.len(), MOST);
-        // A new cookie takes the place of one of the domain that has the most.
+        // A new cookie evicts one of the domain that has the most.
         assert!(set("id=1", "https://login.example/"));
         assert_eq!((jar.len(), jar.get("https://login.example/").expect("a URL").is_some()), (MOST, true));
         jar.clear();
@@ -341,7 +342,7 @@ mod tests {
         assert!(jar.is_empty());
     }
 
-    /// Anybody on the way may forge a response over a plain connection.
+    /// Anybody on the path may forge a response without TLS.
     #[test]
     fn a_plain_connection_changes_no_secure_cookie() {
         let jar = CookieJar::new();

@@ -26,7 +26,7 @@ pub(super) fn decode(response: &mut Response, most: usize) -> Result<(), Error> 
                 let text = format!("the response's body has more than {MOST_CODINGS} codings");
                 return Err(Error::new(Kind::Decode(text), Some(response.url())));
             }
-            // The caller gets a body with a coding that was not asked for as it is.
+            // A body with a coding that was not asked for stays as it is.
             None => return Ok(()),
         }
     }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 /// The reason why a request has failed.
 ///
-/// A handler may return it with `?`: the client of the server then gets 502, or 504 if a time limit has passed.
+/// A handler may return it with `?`: the handler's client then gets 502, or 504 if a time limit has passed.
 #[derive(Debug)]
 pub struct Error {
     inner: Box<Inner>,
@@ -37,7 +37,7 @@ pub(super) enum Kind {
     Body(BodyError),
     /// The body of the response has more than this number of bytes.
     TooLarge(usize),
-    /// The body of the response is not what it should be. Contains the reason.
+    /// The body of the response cannot be decoded. Contains the reason.
     #[cfg_attr(
         not(any(feature = "json", feature = "compress")),
         expect(dead_code, reason = "without these features, nothing is decoded")
@@ -114,7 +114,7 @@ impl Error {
         matches!(self.inner.kind, Kind::Body(_) | Kind::TooLarge(_) | Kind::Failure(Failure::Body(_)))
     }
 
-    /// Returns true if the body of the response is not what it should be, for example not JSON.
+    /// Returns true if the body of the response cannot be decoded, for example because it is not JSON.
     pub fn is_decode(&self) -> bool {
         matches!(self.inner.kind, Kind::Decode(_) | Kind::Body(BodyError::Undecodable))
     }
@@ -172,14 +172,15 @@ impl fmt::Display for Error {
     }
 }
 
-/// Returns the reason why a response's body was not received. That of [`BodyError`] itself speaks of a request's.
+/// Returns the reason why a response's body was not received. The text of [`BodyError`] itself is about a request's
+/// body.
 pub(crate) fn why_response_failed(error: BodyError) -> &'static str {
     match error {
         BodyError::CutShort => "the response's body was cut short",
         BodyError::TooLarge => "the response's body is too large when it is decoded",
         BodyError::TooSlow => "the response's body came too slowly",
         BodyError::NoMemory => "the memory budget has no room for the response's body",
-        BodyError::Undecodable => "the response's body is not what its coding says",
+        BodyError::Undecodable => "the response's body does not match its coding",
         _ => "the response's body was not received",
     }
 }

@@ -6,7 +6,7 @@ use highwire_engine::response::Content;
 use std::future::Future;
 use std::pin::Pin;
 
-/// What answers the requests of a client in place of servers.
+/// Answers the requests of a client in place of servers.
 pub(crate) trait Local: Send + Sync {
     /// Answers a request, whose content is separate.
     fn answer<'a>(&'a self, request: &'a Request, content: Content) -> Answering<'a>;

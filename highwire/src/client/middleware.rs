@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// The future of a middleware.
 pub type Sending<'r> = Pin<Box<dyn Future<Output = Result<Response, Error>> + 'r>>;
 
-/// Code that runs around each request of a client, with its redirects and further attempts.
+/// Code that runs around each request of a client, with its redirects and retries.
 pub trait Middleware: Send + Sync + 'static {
     /// Handles a request: usually changes it, sends it with [`Next::run`], and looks at the response.
     fn handle<'r>(&'r self, request: Request, next: Next<'r>) -> Sending<'r>;

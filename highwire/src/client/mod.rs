@@ -1,5 +1,5 @@
-//! A client for HTTP/1 and HTTP/2. It belongs to the workers: a handler's requests go out on the worker that runs the
-//! handler, over connections of the same event loop.
+//! A client for HTTP/1 and HTTP/2. It runs on the workers: the worker that runs a handler also sends the handler's
+//! requests, over outgoing connections of the same event loop.
 //!
 //! ```
 //! use highwire::client::{Client, Error};
@@ -20,11 +20,10 @@
 //! | versions | HTTP/1.1 and 2 by ALPN; [`ClientBuilder::http1_only`], [`http2_prior_knowledge`](ClientBuilder::http2_prior_knowledge), [`http10_only`](ClientBuilder::http10_only) |
 //! | connections | kept for further requests, by origin and worker; bounds in [`Bounds`] |
 //! | time limits | [`Timeouts`]; for the whole request only if [`ClientBuilder::timeout`] or [`RequestBuilder::timeout`] sets one |
-//! | further attempts | after a lost connection up to three: for any request that the server has not processed, and for idempotent ones otherwise; never after a part of the response has come |
+//! | retries | up to three after lost connections: of any request that the server has not processed, otherwise of idempotent ones; never after a part of the response has come |
 //! | redirects | up to ten; [`Redirects`] |
 //! | proxies | [`Proxy`]; those of the environment only with [`ClientBuilder::proxies_from_environment`] |
 //! | bodies | in parts both ways, as fast as both sides take them; `gzip`, `deflate`, `br` and `zstd` are decoded with the feature `compress` |
-//!
 //! | cookies | `CookieJar`, with the feature `cookie-jar` |
 //! | typed resources | `rest`, with the feature `json` |
 //! | without sockets | `Client::to` an app of the same process, with the feature `tower` |
@@ -99,8 +98,8 @@ use std::task::Poll;
 #[derive(Clone)]
 pub struct Client {
     settings: Arc<Settings>,
-    /// The owner of what the client has on each worker. The settings must not have it, because what the client has there
-    /// refers to the settings, and would keep itself alive.
+    /// Owns the client's state on each worker. The settings must not own it: that state refers to the settings, and
+    /// would keep itself alive.
     owner: Arc<()>,
 }
 
@@ -116,7 +115,7 @@ impl Default for Client {
     }
 }
 
-/// What a request and its redirects share.
+/// State that a request and its redirects share.
 pub(crate) struct Running {
     /// The end of the time for the whole request.
     due: Option<Instant>,
@@ -185,7 +184,7 @@ impl Client {
     }
 
     async fn execute_boxed(&self, mut request: Box<Request>) -> Result<Response, Error> {
-        // They are added before redirects, which remove what another origin must not see.
+        // They are added before redirects, which remove the fields that another origin must not see.
         for (name, value) in &self.settings.fields {
             if request.header(name).is_none() {
                 request.fields.push((name.clone(), value.clone()));
@@ -195,7 +194,7 @@ impl Client {
         let running = Running { due: limit.map(|limit| context::now() + limit) };
         let url = request.url.clone();
         let mut late = limit.map(|limit| Box::pin(sleep(limit)));
-        // `timeout` would make the future of each request twice as large.
+        // The combinator `timeout` would make each request's future twice as large.
         let mut run = pin!(self.run(request, &running));
         poll_fn(|cx| match run.as_mut().poll(cx) {
             Poll::Pending if late.as_mut().is_some_and(|late| late.as_mut().poll(cx).is_ready()) => {
@@ -225,7 +224,7 @@ impl Client {
         (here.pool.connections(), here.pool.idle())
     }
 
-    /// Returns what the client has on the current worker.
+    /// Returns the client's state on the current worker.
     fn here(&self) -> Rc<Here> {
         context::local(&self.owner, || Here::new(&self.settings))
     }

@@ -53,11 +53,12 @@ impl fmt::Debug for Via {
 /// The protocol of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProxyKind {
-    /// HTTP: whole URLs for `http:`, CONNECT for `https:`.
+    /// HTTP: absolute form for `http:`, CONNECT for `https:`.
     Http,
     /// SOCKS5 (RFC 1928). If the flag is set, the proxy looks up the names.
     Socks5(bool),
-    /// The environment names a proxy that cannot be used. Its requests fail, because going without it could be a leak.
+    /// The environment names a proxy that cannot be used. Requests through it fail, because sending them directly could
+    /// be a leak.
     Unusable,
 }
 
@@ -95,8 +96,8 @@ impl Proxy {
         Ok(Proxy { via: Arc::new(Via { kind, host, port, credentials }), http, https, except: Vec::new() })
     }
 
-    /// Returns a proxy for requests to `http:` URLs. Its address has the scheme `http`, `socks5` or `socks5h`, where the
-    /// last lets the proxy look up the names, and may have a user and a password.
+    /// Returns a proxy for requests to `http:` URLs. Its address has the scheme `http`, `socks5` or `socks5h` (then the
+    /// proxy looks up the names), and may have a user and a password.
     ///
     /// # Errors
     /// Returns an error if the address is invalid.
@@ -130,7 +131,7 @@ impl Proxy {
             let address = if has_port { address.rsplit_once(':').map_or(address, |(host, _)| host) } else { address };
             let address = address.trim_start_matches('[').trim_end_matches(']');
             if !bits.is_empty() && bits.parse::<u8>().is_err() {
-                tracing::warn!(host, "an exception from a proxy is no network");
+                tracing::warn!(host, "a no_proxy entry is not a valid network");
                 continue;
             }
             self.except.push(match (host, address.parse::<IpAddr>()) {
@@ -208,7 +209,7 @@ impl Via {
         self.credentials.as_ref().map(|(user, password)| basic(user, Some(password)))
     }
 
-    /// Returns true if requests for this URL go to the proxy with their whole URL, and not through a tunnel.
+    /// Returns true if requests for this URL go to the proxy in absolute form, and not through a tunnel.
     pub(super) fn takes_whole_urls(&self, url: &Url) -> bool {
         self.kind == ProxyKind::Http && !url.is_secure()
     }
@@ -244,7 +245,7 @@ impl Via {
                     return Err(Failure::Proxy(format!("it responds with the status {}", head.status)));
                 }
                 Event::Head(_) if received.consumed < window.len() => {
-                    return Err(Failure::Proxy("it sends bytes before the server can".to_string()));
+                    return Err(Failure::Proxy("it has sent bytes after its response".to_string()));
                 }
                 Event::Head(_) => return Ok(()),
                 Event::Interim => drop(window.drain(..received.consumed)),
@@ -333,7 +334,7 @@ impl Via {
         if reader.bytes.is_empty() {
             return Ok(());
         }
-        Err(Failure::Proxy("it sends bytes before the server can".to_string()))
+        Err(Failure::Proxy("it has sent bytes after its response".to_string()))
     }
 }
 

@@ -29,7 +29,7 @@ impl Redirects {
         Redirects::limited(0)
     }
 
-    /// Follows up to `most` redirects; the default is 10. Another one is an error.
+    /// Follows up to `most` redirects; the default is 10. One more is an error.
     pub fn limited(most: usize) -> Redirects {
         Redirects { most, same_origin: false }
     }
@@ -90,7 +90,7 @@ pub(super) fn follow(request: &mut Request, status: StatusCode, next: Url) -> bo
         return false;
     }
     if !request.url.is_same_origin(&next) {
-        // Another origin must not see what was meant for this one.
+        // Another origin must not see the fields that were meant for this one.
         request.fields.retain(|(name, _)| {
             *name != header::AUTHORIZATION
                 && *name != header::COOKIE

@@ -154,7 +154,7 @@ impl RequestBuilder {
     }
 
     /// Sends `Expect: 100-continue`, and the body only after the server has asked for it, or after one second without a
-    /// response (RFC 9110 section 10.1.1). It saves a large body from being sent to a server that refuses it.
+    /// response (RFC 9110 section 10.1.1). This avoids sending a large body to a server that refuses it.
     pub fn expect_continue(self) -> RequestBuilder {
         self.with(|request| {
             request.expects_continue = true;
@@ -194,8 +194,8 @@ impl RequestBuilder {
     /// Sends the request, and waits for the head of the response. If the future is dropped, the request is cancelled.
     ///
     /// # Errors
-    /// Returns an error if the request is invalid, or if there is no response. A response with an error status is a
-    /// response.
+    /// Returns an error if the request is invalid, or if there is no response. A response with an error status is not
+    /// an error here.
     ///
     /// # Panics
     /// Panics if no worker runs on this thread. Call it in handlers, in tasks of [`spawn`](crate::spawn), and in futures

@@ -27,8 +27,8 @@ use std::time::Duration;
 
 /// A response. Its head has been received; its body may still be on its way.
 ///
-/// If it is dropped before the end of its body, the client receives up to 64 KiB of the rest, so that the connection can be
-/// used again, and otherwise ends the connection or the stream.
+/// If it is dropped before the end of its body, the client receives up to 64 KiB of the rest, so that the connection
+/// can be used again, and if more is left, ends the connection or the stream.
 pub struct Response {
     /// The head. The body was taken out.
     answer: Box<Answer>,
@@ -46,7 +46,7 @@ pub struct Stats {
     pub connection: Duration,
     /// The time of the lookup of the name, zero if the request did not open its connection.
     pub resolve: Duration,
-    /// The time to connect, with the exchange with a proxy, zero if the request did not open its connection.
+    /// The time to connect, including the exchange with a proxy; zero if the request did not open its connection.
     pub connect: Duration,
     /// The time of the TLS handshake, zero if the request did not open its connection or needs no TLS.
     pub handshake: Duration,
@@ -101,7 +101,7 @@ impl Figures {
 
     fn take(&mut self, bytes: usize) {
         self.body_bytes += bytes as u64;
-        // A call after the end takes nothing.
+        // A poll after the end takes nothing.
         if bytes > 0 || self.taken.is_none() {
             self.taken = context::now_if_any().or(self.taken);
         }
@@ -195,12 +195,12 @@ impl Response {
         self.answer.head.named(&self.answer.window, name.as_bytes())
     }
 
-    /// Returns the announced length of the body in bytes. It is that of the encoded body, which may be decoded since.
+    /// Returns the announced length of the body in bytes. It is that of the encoded body, even if the body is decoded.
     pub fn content_length(&self) -> Option<u64> {
         self.header("content-length")?.parse().ok()
     }
 
-    /// Returns the figures of the request so far. [`collect`](Self::collect) leaves them complete.
+    /// Returns the figures of the request so far. After [`collect`](Self::collect), they are complete.
     pub fn stats(&self) -> Stats {
         self.body.stats()
     }
@@ -284,8 +284,9 @@ impl Response {
         self.body.next().await
     }
 
-    /// Polls for the end of the time for the whole request, for a task that waits for something else than the next part. The rest of
-    /// the body is then dropped. It is never ready without [`RequestBuilder::timeout`](super::RequestBuilder::timeout) or
+    /// Polls for the time limit of the whole request, for a task that waits for something else than the next part. When
+    /// the limit has passed, drops the rest of the body. Never ready without
+    /// [`RequestBuilder::timeout`](super::RequestBuilder::timeout) or
     /// [`ClientBuilder::timeout`](super::ClientBuilder::timeout).
     pub fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         if self.body.is_late(cx) { Poll::Ready(self.body.timed_out()) } else { Poll::Pending }
@@ -313,7 +314,7 @@ impl Response {
         &self.body.url
     }
 
-    /// Returns the figures, for those of a request that follows.
+    /// Returns the figures, for the following request to continue.
     pub(super) fn into_figures(self) -> Figures {
         self.body.figures
     }

@@ -73,8 +73,8 @@ impl std::fmt::Debug for Authorization {
 }
 
 impl Resource {
-    /// Returns the resource at a URL without a query, for example the root of an API. Errors of the URL are those of the
-    /// first request.
+    /// Returns the resource at a URL without a query, for example the root of an API. If the URL is invalid, each
+    /// request returns the error.
     pub fn new(client: Client, url: &str) -> Resource {
         let url = url.trim_end_matches('/').to_string();
         Resource {

@@ -58,7 +58,8 @@ impl Client {
                 figures.retries += 1;
                 continue;
             }
-            // Another protocol is for this server: as in browsers, a redirect could lead from TLS to a server without.
+            // A request for another protocol follows no redirect, as in browsers: it could lead from TLS to a server
+            // without.
             if request.upgrade.is_none()
                 && let Some(next) = self.settings.redirects.next(request, status, location, redirects)?
                 && redirect::follow(request, status, next)
@@ -75,9 +76,9 @@ impl Client {
         }
     }
 
-    /// Sends a request of the engine's own kind to the origin of a URL, once. `on_interim` gets the interim responses, if the
-    /// request wants them. Returns the response, or the
-    /// reason why there is none and the request, whose body in parts is missing if a connection has begun to send it.
+    /// Sends a request of the engine's type to the origin of a URL, without retries. `on_interim` gets the interim
+    /// responses, if the request wants them. Returns the response, or the failure and the request; its body in parts is
+    /// missing if a connection has begun to send it.
     pub(crate) async fn send_to(
         &self,
         url: &Rc<Url>,
@@ -102,7 +103,7 @@ impl Client {
         }
     }
 
-    /// Sends a request, again after lost connections if that is safe.
+    /// Sends a request, and retries it after lost connections if that is safe.
     async fn send(&self, request: &mut Request, figures: &mut Figures) -> Result<Box<Answer>, Attempt> {
         #[cfg(feature = "tower")]
         if let Some(app) = &self.settings.app {

@@ -15,8 +15,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 impl Request {
-    /// Creates a request from one of `http`, whose URI must be absolute. A body of at most 64 KiB that is there at once, such
-    /// as a `String`, is kept for further attempts and redirects; any other body counts as one in parts, whose length is
+    /// Creates a request from one of `http`, whose URI must be absolute. A body of at most 64 KiB that is complete at
+    /// once, such as a `String`, is kept for retries and redirects; any other body is sent in parts, and its length is
     /// announced if it is known.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl<B: HttpBody<Data: Buf>> HttpBody for Begun<B> {
     }
 }
 
-/// The first frame is moved, and its error need not be pinned.
+/// The first frame is never pinned, so it may move.
 impl<B: HttpBody> Unpin for Begun<B> {}
 
 impl Response {
@@ -112,7 +112,7 @@ impl HttpBody for ResponseBody {
             Some(part) => Some(part.map(Frame::data)),
             None => {
                 let trailers: HeaderMap = self.trailers().into_iter().collect();
-                // They are passed on once.
+                // The trailers are passed on once.
                 self.drop_safely();
                 (!trailers.is_empty()).then(|| Ok(Frame::trailers(trailers)))
             }
@@ -138,7 +138,7 @@ where
     type Error = Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Error>>>>;
 
-    /// Always returns ready. Requests that no connection can take wait, as far as [`Bounds`](super::Bounds) allows.
+    /// Always returns ready. Requests without a connection stay pending, within [`Bounds`](super::Bounds).
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
         Poll::Ready(Ok(()))
     }

@@ -27,7 +27,7 @@ pub trait Broker: Send + Sync + 'static {
     fn publish(&self, topic: &str, payload: Bytes, keep: usize) -> Result<(), BrokerError>;
 
     /// Listens to a filter. If `has_history` is true, the filter is the name of a topic, and the broker must call
-    /// [`Link::history`] whenever it has begun to listen to it, also after it has connected again.
+    /// [`Link::history`] each time it has begun to listen to the topic, also after a reconnection.
     fn subscribe(&self, filter: &str, has_history: bool);
 
     /// Stops listening to a filter.
@@ -52,8 +52,8 @@ impl Link {
         self.hub.strong_count() > 0
     }
 
-    /// Delivers a message that has arrived because of a filter. If several filters match it, this is called once for
-    /// each of them.
+    /// Delivers a message that has arrived because of a filter. If several filters match the message, the broker calls
+    /// this once for each of them.
     pub fn received(&self, filter: &str, payload: &[u8]) {
         if let Some(hub) = self.hub.upgrade() {
             hub.receive(filter, payload);

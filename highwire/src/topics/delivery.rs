@@ -1,4 +1,4 @@
-//! What waits for the subscribers of a worker, and what is being delivered to them.
+//! The items that wait for the subscribers of a worker, and the item that is being delivered.
 
 use super::message::Published;
 use super::subscriber::Subscriber;
@@ -6,12 +6,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The most items, and the most bytes of messages, that may wait for a worker. A worker that is this far behind loses further
-/// messages, and its subscribers see that they have missed some. Before, a topic with more than its part loses messages.
+/// The most items, and the most bytes of messages, that may wait for a worker. A worker that is this far behind loses
+/// further messages, and its subscribers see that they have missed some. Below this bound, only a topic with more than
+/// its share loses messages.
 pub(super) const MAILBOX_ITEMS: usize = 16 * 1024;
 pub(super) const MAILBOX_BYTES: usize = 64 * 1024 * 1024;
 
-/// A message has this until it is delivered or lost.
+/// Held by a message until it is delivered or lost.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Token {
     is_lost: Arc<AtomicBool>,
@@ -56,7 +57,7 @@ impl Item {
         }
     }
 
-    /// Tells the publisher of a message that it is lost.
+    /// Tells the publisher that the message is lost.
     pub(super) fn lose(&self) {
         if let Item::Message(_, _, Some(token)) = self {
             token.lose();

@@ -82,9 +82,9 @@ impl fmt::Display for SubscribeError {
         match self {
             SubscribeError::Filter(error) => error.fmt(f),
             SubscribeError::NoHistory => {
-                f.write_str("only a topic with a history can be resumed, and no filter with a wildcard")
+                f.write_str("only a topic with a history can be resumed, not a filter with a wildcard")
             }
-            SubscribeError::TooMany => f.write_str("a WebSocket has at most 1,000 subscriptions"),
+            SubscribeError::TooMany => f.write_str("the WebSocket has 1,000 subscriptions already"),
         }
     }
 }
@@ -120,8 +120,8 @@ impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             JoinError::Topic(error) => error.fmt(f),
-            JoinError::TooLong => f.write_str("a member's name and information have at most 256 bytes"),
-            JoinError::Full => f.write_str("the topic has 1,000 members on this machine"),
+            JoinError::TooLong => f.write_str("a member's name and information must have at most 256 bytes"),
+            JoinError::Full => f.write_str("the topic has 1,000 members on this machine already"),
         }
     }
 }

@@ -33,11 +33,11 @@ pub enum InvalidTopic {
 impl fmt::Display for InvalidTopic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            InvalidTopic::Length => "a topic has 1 to 256 bytes",
-            InvalidTopic::Levels => "a topic has at most eight levels",
-            InvalidTopic::EmptyLevel => "a level of a topic is not empty",
-            InvalidTopic::Character => "a topic contains no control character",
-            InvalidTopic::Wildcard => "`+` and `#` are levels of filters, and `#` is the last one",
+            InvalidTopic::Length => "a topic must have 1 to 256 bytes",
+            InvalidTopic::Levels => "a topic must have at most eight levels",
+            InvalidTopic::EmptyLevel => "a level of a topic must not be empty",
+            InvalidTopic::Character => "a topic must not contain control characters",
+            InvalidTopic::Wildcard => "`+` and `#` must be whole levels of a filter, and `#` the last one",
             InvalidTopic::Reserved => "topics that begin with `$` are reserved",
         })
     }

@@ -8,20 +8,20 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The most topics that have a history. Beyond it, the histories of the topics that were not used for the longest time are
-/// dropped.
+/// The most topics that have a history. Beyond it, the least recently used histories are evicted.
 const HISTORIES: usize = 10_000;
 
-/// The default of the most bytes of the histories of topics that have no subscriber.
+/// The default limit on the bytes of all histories of topics without a subscriber.
 pub(super) const IDLE_BYTES: usize = 4 * 1024 * 1024;
 
-/// When a bound is passed, histories are dropped until this part of it is free, so that a search among all topics is rare.
+/// When a bound is exceeded, histories are evicted until 1/`FREED_PART` of it is free, so that a search among all
+/// topics is rare.
 const FREED_PART: usize = 8;
 
 /// A history that the workers share.
 pub(super) struct Kept {
     history: Mutex<History>,
-    /// The number of the hub's message at which it was used last.
+    /// The number of the hub's last message when the history was last used.
     used: AtomicU64,
     bytes: AtomicUsize,
     has_listeners: AtomicBool,
@@ -102,7 +102,7 @@ impl Histories {
         kept.used.store(number, Ordering::Relaxed);
     }
 
-    /// Removes the history of a topic. Those who still use it find it empty.
+    /// Removes the history of a topic. Code that still holds the history finds it empty.
     pub(super) fn forget(&self, topic: &str) {
         let mut topics = lock(&self.topics);
         let removed = topics.remove(topic);
@@ -111,7 +111,7 @@ impl Histories {
         removed.into_iter().for_each(|kept| self.change(&kept, |history| history.is_forgotten = true));
     }
 
-    /// Drops histories if there are too many, or if they hold too much. The caller holds no lock of a history.
+    /// Evicts histories if there are too many, or if they hold too many bytes. The caller must hold no history's lock.
     pub(super) fn keep_bounds(&self) {
         let most = self.memory.histories_limit();
         let (kept, idle) = (self.memory.kept.load(Ordering::Relaxed), self.idle.load(Ordering::Relaxed));
@@ -120,8 +120,8 @@ impl Histories {
         }
     }
 
-    /// Drops histories until all of them hold at most `most` bytes, those of topics without a subscriber first, and among
-    /// them those that were not used for the longest time. Returns false if there was nothing to drop.
+    /// Evicts histories until all together hold at most `most` bytes: those of topics without a subscriber first, and
+    /// of these the least recently used. Returns false if there was nothing to evict.
     pub(super) fn shrink(&self, most: usize) -> bool {
         let mut topics = lock(&self.topics);
         let mut oldest: Vec<_> = topics
@@ -143,7 +143,7 @@ impl Histories {
             }
             has_dropped |= kept.bytes.load(Ordering::Relaxed) > 0;
             if has_listeners {
-                // Subscribers count on the places of its messages.
+                // Its subscribers remember places in it, so it is only emptied.
                 self.change(&kept, |history| history.trim(0));
             } else {
                 topics.remove(&topic);

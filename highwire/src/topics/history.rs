@@ -21,26 +21,26 @@ pub enum Start {
     After(MessageId),
 }
 
-/// The last messages of a topic, and how they continue with those of a broker.
+/// The last messages of a topic, joined with those of a broker.
 pub(super) struct History {
     most: usize,
     messages: VecDeque<Arc<Published>>,
     /// The bytes that the messages hold.
     bytes: usize,
     /// The place of the last message that was added. A new history does not begin with 0, because subscribers may know
-    /// places of an earlier one.
+    /// places of an earlier history.
     place: u64,
     /// True until the history is complete for the first time.
     is_new: bool,
-    /// False while the messages that the broker has are not known yet.
+    /// True once the broker's messages are known.
     pub(super) is_complete: bool,
     /// The messages that arrived while the history was not complete.
     early: VecDeque<Published>,
     /// True if messages after the last one were lost.
     has_gap: bool,
-    /// The number of subscribers here.
+    /// The number of subscribers in this process.
     pub(super) listeners: usize,
-    /// True if the topic has another history, or none.
+    /// True after the topic has dropped this history.
     pub(super) is_forgotten: bool,
 }
 
@@ -58,7 +58,7 @@ impl History {
         self.bytes
     }
 
-    /// Drops the oldest messages until `most` are left, or until the bytes are within the bound.
+    /// Drops the oldest messages until at most `most` are left and their bytes are within the bound.
     pub(super) fn trim(&mut self, most: usize) {
         while self.messages.len() > most || (self.bytes > HISTORY_BYTES && self.messages.len() > 1) {
             let Some(oldest) = self.messages.pop_front() else { return };
@@ -96,7 +96,7 @@ impl History {
     pub(super) fn complete(&mut self, kept: Option<Vec<Published>>) -> Vec<Arc<Published>> {
         let mut early = std::mem::take(&mut self.early);
         let mut fresh = kept.unwrap_or_default();
-        // What has arrived before the last message that the broker has kept is among those, or older.
+        // A message that arrived before the broker's last kept one is among the kept ones, or older.
         let last_kept = early.iter().rposition(|published| fresh.iter().any(|kept| kept.id == published.id));
         early.drain(..last_kept.map_or(0, |at| at + 1));
         // A broker that was restored from a backup may lack the newest known messages.

@@ -18,6 +18,7 @@ use crate::ws::Message;
 use arc_swap::ArcSwap;
 use highwire_io::random;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,8 +26,8 @@ use std::time::{Duration, Instant};
 /// The time during which changes of the members here are collected before the broker gets them for other machines.
 const GATHERED: Duration = Duration::from_millis(200);
 
-/// The most bytes about members that the broker gets in each such time. Peers choose how many rooms they join and leave; the
-/// rest waits for its turn.
+/// The most bytes about members that the broker gets in each such time. Peers choose how many topics they join and
+/// leave; the rest waits.
 const GATHERED_BYTES: usize = 256 * 1024;
 
 /// About the number of bytes of a question for members.
@@ -54,7 +55,7 @@ pub(crate) struct Hub {
     listened: Mutex<HashMap<String, usize>>,
     pub(super) broker: Option<Box<dyn Broker>>,
     pub(super) is_connected: AtomicBool,
-    /// What the thread that talks to other machines about members has to do; `None` without a broker.
+    /// The work of the thread that tells other machines of members; `None` without a broker.
     news: Option<Arc<News>>,
     begun: Instant,
 }
@@ -73,7 +74,7 @@ impl Hub {
         let news = broker.as_ref().map(|_| Arc::default());
         Hub {
             rules,
-            // Who misses a change would have a list of members that is wrong for good.
+            // A subscriber that misses a change would have a wrong list of members for ever.
             presence_rule: Arc::new(Rule::new("$presence/#", Topic::new().slow_reader(SlowReader::Disconnect))),
             node: random::system(),
             number: AtomicU64::new(0),
@@ -115,13 +116,13 @@ impl Hub {
         Ok(id)
     }
 
-    /// Returns true if so much waits to be delivered on a worker that publishers must be held up.
+    /// Returns true if so much waits to be delivered on a worker that publishers must be slowed down.
     pub(crate) fn is_behind(&self) -> bool {
         self.mailboxes.load().iter().any(|mailbox| mailbox.is_behind())
     }
 
-    /// Charges the memory budget for a message. If it has no room, histories are dropped. Returns false if there is no room
-    /// even without them.
+    /// Charges the memory budget for a message. If it has no room, evicts histories. Returns false if there is no room
+    /// even then.
     fn charge(&self, published: &mut Published) -> bool {
         loop {
             if published.charge(&self.memory) {
@@ -264,8 +265,8 @@ impl Hub {
 
     /// Handles a payload from the broker.
     pub(super) fn receive(self: &Arc<Hub>, filter: &str, payload: &[u8]) {
-        // A broker that does not know `$` also matches these topics with wildcards. What a broker sends must be what was
-        // asked of it: another topic's members could be forged.
+        // A broker that does not know `$` also matches these topics with wildcards. Members count only if they come
+        // under a presence filter that this process listens to: others could be forged.
         let listened = filter.strip_prefix(PRESENCE).filter(|_| lock(&self.listened).contains_key(filter));
         let is_of = |topic: &str| listened.is_some_and(|listened| filter::matches(listened, topic));
         match Payload::decode(payload) {
@@ -284,7 +285,7 @@ impl Hub {
                 changes.into_iter().for_each(|change| self.announce(&topic, &change));
             }
             Some(Payload::Ask { topic, node }) if is_of(&topic) && node != self.node => self.tell_later(&topic),
-            // Our own members, or bytes of another program.
+            // This machine's own members, or bytes of another program.
             _ => {}
         }
     }
@@ -331,8 +332,8 @@ impl Hub {
         self.with_mailboxes(|hub| hub.post(Item::Gap));
     }
 
-    /// Tells the subscribers here, and other machines, of a change of the members here. The caller holds the lock of
-    /// `presence`, so that all subscribers see all changes in one order.
+    /// Tells the subscribers here, and other machines, of a change of this machine's members. The caller holds the lock
+    /// of `presence`, so that all subscribers see all changes in one order.
     pub(super) fn report(&self, topic: &Arc<str>, change: Option<Change>) {
         if let Some(change) = change {
             self.announce(topic, &change);
@@ -340,8 +341,8 @@ impl Hub {
         self.tell_later(topic);
     }
 
-    /// Publishes a change of a topic's members to the subscribers here. The workers deliver it in their next turns, and
-    /// not the caller, who holds the lock of `presence`.
+    /// Publishes a change of a topic's members to the subscribers here. The workers deliver it in their next turns; the
+    /// caller must not, because it holds the lock of `presence`.
     fn announce(&self, topic: &str, change: &Change) {
         let (topic, message) = (format!("{PRESENCE}{topic}").into(), Message::text(change.to_json()));
         let mut published = Published::new(topic, self.next_id(), message, self.presence_rule.clone());
@@ -352,7 +353,7 @@ impl Hub {
         }
     }
 
-    /// Lets the heartbeat's thread tell other machines of the members here.
+    /// Lets the heartbeat's thread tell other machines of this machine's members.
     fn tell_later(&self, topic: &Arc<str>) {
         if let Some(news) = &self.news {
             news.add(topic, true);
@@ -414,8 +415,8 @@ impl Hub {
     }
 }
 
-/// The topics of which other machines must be told, or asked, without duplicates: peers who join and leave cause no more than
-/// one of each per topic.
+/// The topics of which other machines must be told, or asked, without duplicates: peers that join and leave cause at
+/// most one of each per topic.
 #[derive(Default)]
 struct News {
     topics: Mutex<Gathered>,
@@ -445,7 +446,7 @@ impl News {
         self.more.notify_one();
     }
 
-    /// Waits for news, at most until a moment. Returns false if the topics are gone.
+    /// Waits for news, at most until a deadline. Returns false if the topics are gone.
     fn wait(&self, until: Instant) -> bool {
         let gathered = lock(&self.topics);
         let rest = until.saturating_duration_since(Instant::now());
@@ -456,10 +457,31 @@ impl News {
 
     fn take(&self) -> Option<(Arc<str>, bool)> {
         let mut gathered = lock(&self.topics);
-        let behind = gathered.last.take().and_then(|last| gathered.topics.range(last..).next().cloned());
+        let behind =
+            gathered.last.take().and_then(|last| gathered.topics.range((Excluded(last), Unbounded)).next().cloned());
         let next = behind.or_else(|| gathered.topics.first().cloned())?;
         gathered.topics.remove(&next);
         gathered.last = Some(next.clone());
         Some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A topic that changed again and again was once taken again and again, before those behind it.
+    #[test]
+    fn a_topic_that_is_added_again_lets_the_next_one_have_its_turn() {
+        let news = News::default();
+        for topic in ["a", "b", "c"] {
+            news.add(topic, true);
+        }
+        let mut take = || {
+            let (topic, is_told) = news.take().expect("a topic");
+            news.add(&topic, is_told);
+            topic
+        };
+        assert_eq!([take(), take(), take(), take()].map(|topic| topic.to_string()), ["a", "b", "c", "a"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The items that wait on a worker, a lane for each topic. The lanes have their turns one after the other.
+//! The items that wait on a worker: one queue (lane) per topic. The lanes take turns, round-robin.
 
 use super::delivery::{Delivery, Item, MAILBOX_BYTES, MAILBOX_ITEMS};
 use std::collections::{HashMap, VecDeque};
@@ -19,13 +19,13 @@ pub(super) struct Lanes {
 /// The items of a topic, in their order.
 pub(super) struct Lane {
     pub(super) topic: Arc<str>,
-    /// The item of which a part of the deliveries is made.
+    /// The item that is delivered in part.
     pub(super) unfinished: Option<Delivery>,
     /// The others. The second value is true if messages before the item were lost.
     items: VecDeque<(Item, bool)>,
     /// The sum of their costs.
     bytes: usize,
-    /// True if messages behind the last item were lost.
+    /// True if messages after the last item were lost.
     pub(super) has_lost: bool,
 }
 
@@ -51,7 +51,7 @@ impl Lanes {
         self.lanes.is_empty()
     }
 
-    /// Begins with an item of which a part of the deliveries is made. There must be no lanes.
+    /// Begins with an item that is delivered in part. There must be no lanes.
     pub(super) fn begin_with(&mut self, unfinished: Delivery) {
         if let Some(topic) = unfinished.item.topic().cloned() {
             self.order.push_back(topic.clone());
@@ -59,8 +59,8 @@ impl Lanes {
         }
     }
 
-    /// Adds an item to the lane of its topic. Returns a message for which the lane has no room: if `is_crowded`, no topic has
-    /// more than its part of what may wait for the worker.
+    /// Adds an item to the lane of its topic. Returns a message for which the lane has no room: if `is_crowded`, each
+    /// topic gets only its share of the worker's bounds.
     pub(super) fn add(&mut self, item: Item, is_crowded: bool) -> Option<Item> {
         let parts = self.lanes.len() + 1;
         let topic = item.topic()?;
@@ -81,7 +81,7 @@ impl Lanes {
         None
     }
 
-    /// Records that messages of some topics were lost behind those that wait.
+    /// Records that messages of some topics were lost after the waiting ones.
     pub(super) fn lose(&mut self, is_lost: impl Fn(&str) -> bool) {
         self.lanes.values_mut().filter(|lane| is_lost(&lane.topic)).for_each(|lane| lane.has_lost = true);
     }

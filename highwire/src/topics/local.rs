@@ -1,9 +1,9 @@
 //! The subscribers of one worker, and the mailbox through which other threads reach them.
 //!
-//! A worker makes at most [`DELIVERIES_A_TURN`] deliveries per turn, so that a message to thousands of subscribers, or a flood
-//! of messages, leaves time for its other connections. What is left waits in a lane for each topic, and the topics have
-//! their turns one after the other, so that a flood in one of them does not delay the others. Who publishes while much waits
-//! is held up ([`pace`](super::pace)).
+//! A worker makes at most [`DELIVERIES_A_TURN`] deliveries per turn, so that a message to thousands of subscribers, or
+//! a flood of messages, leaves time for its other connections. The rest waits in one lane per topic, and the topics
+//! take turns, so that a flood in one of them does not delay the others. A handler that publishes while much waits is
+//! slowed down ([`pace`](super::pace)).
 
 use super::delivery::{Delivery, Item, MAILBOX_BYTES, MAILBOX_ITEMS};
 use super::filter::PRESENCE;
@@ -20,7 +20,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 
-/// The numbers of items and of their bytes in a worker's mailbox from which on those who publish are held up.
+/// The numbers of items and of their bytes in a worker's mailbox above which publishers are slowed down.
 const BEHIND_ITEMS: usize = 64;
 const BEHIND_BYTES: usize = 1024 * 1024;
 
@@ -30,7 +30,7 @@ const DELIVERIES_A_TURN: usize = 256;
 /// The most deliveries of a topic until another one has its turn.
 const DELIVERIES_A_TOPIC: usize = 32;
 
-/// The number of matching subscribers that take as long to find as one delivery.
+/// Finding this many matching subscribers takes as long as one delivery.
 const FOUND_A_DELIVERY: usize = 16;
 
 /// The items for a worker.
@@ -40,7 +40,7 @@ pub(super) struct Mailbox {
     bytes: AtomicUsize,
     /// True if an item did not fit.
     lost: AtomicBool,
-    /// True from an item until the worker begins to take the items, so that many items cost one wake.
+    /// True from the first item until the worker begins to take the items, so that many items cost one wake.
     is_woken: AtomicBool,
     waker: OnceLock<Waker>,
 }
@@ -64,13 +64,13 @@ impl Mailbox {
         }
     }
 
-    /// Returns true if half of what may wait is waiting.
+    /// Returns true if the mailbox is half full.
     fn is_crowded(&self) -> bool {
         let (items, bytes) = (self.items.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
         items >= MAILBOX_ITEMS / 2 || bytes >= MAILBOX_BYTES / 2
     }
 
-    /// Returns true if so much waits that publishers must wait.
+    /// Returns true if so much waits that publishers must be slowed down.
     pub(super) fn is_behind(&self) -> bool {
         self.items.load(Ordering::Relaxed) > BEHIND_ITEMS || self.bytes.load(Ordering::Relaxed) > BEHIND_BYTES
     }
@@ -173,10 +173,10 @@ impl Local {
         self.mailbox.is_woken.store(true, Ordering::Relaxed);
     }
 
-    /// Delivers the items of the mailbox, as far as the deliveries of this turn suffice.
+    /// Delivers the items of the mailbox, within the deliveries of this turn.
     pub(super) fn deliver(&self) {
         if self.is_delivering.replace(true) {
-            // The call that is delivering takes these items, too.
+            // The `deliver` that is running takes these items, too.
             return;
         }
         let _guard = Delivering(&self.is_delivering);
@@ -225,8 +225,8 @@ impl Local {
             sorted += 1;
             match &item {
                 Item::Gap => {
-                    // All subscribers learn of the gap now. Those with waiting messages learn of it again behind them.
-                    // The changes of members are found again.
+                    // All subscribers learn of the gap now. Those with waiting messages learn of it again after these.
+                    // Topics of presence lose nothing: the changes of members are found again.
                     let loses =
                         |topic: &str| !topic.starts_with(PRESENCE) && self.hub.rule(topic).settings.history == 0;
                     self.lanes.borrow_mut().lose(loses);
@@ -254,7 +254,7 @@ impl Local {
                 lane.unfinished = self.deliver_some(delivery, self.left.get().saturating_sub(enough));
             }
             if lane.is_empty() && std::mem::take(&mut lane.has_lost) {
-                // No message follows that could say so.
+                // No message follows that could report the loss.
                 self.find(&lane.topic, |subscriber| subscriber.miss(true));
             }
             self.lanes.borrow_mut().put_back(lane);
@@ -281,7 +281,7 @@ impl Local {
         }
         self.spend(1 + subscribers.len() / FOUND_A_DELIVERY);
         if let Some(topic) = item.topic().filter(|_| follows_loss) {
-            // What was lost may have been for other filters.
+            // The lost messages may have been for other filters.
             self.find(topic, |subscriber| subscriber.miss(true));
         }
         Delivery { item, subscribers, done: 0 }
@@ -291,7 +291,7 @@ impl Local {
         self.left.set(self.left.get().saturating_sub(deliveries));
     }
 
-    /// Gives an item to its next subscribers, at most so many. Returns it if some are left.
+    /// Delivers an item to its next subscribers, at most `most`. Returns the item if some are left.
     fn deliver_some(&self, mut delivery: Delivery, most: usize) -> Option<Delivery> {
         let end = delivery.done.saturating_add(most);
         // All subscribers must learn of a gap before they get a later message.

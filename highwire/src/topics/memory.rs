@@ -5,14 +5,14 @@ use highwire_engine::memory::Budget;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The part of the budget that messages may hold, and the part for those of histories.
+/// Messages may hold 1/`PART` of the budget, and those of histories 1/`HISTORIES_PART`.
 const PART: usize = 2;
 const HISTORIES_PART: usize = 8;
 
 /// The most bytes of all histories.
 const HISTORIES_BYTES: usize = 256 * 1024 * 1024;
 
-/// The number of bytes of waiting messages, without those of histories, from which on slow readers have short queues
+/// The number of bytes of waiting messages, without those of histories, above which slow readers have short queues
 /// ([`QUEUE_BYTES_TIGHT`](super::settings::QUEUE_BYTES_TIGHT)).
 const TIGHT_BYTES: usize = 4 * 1024 * 1024;
 
@@ -32,7 +32,7 @@ impl Memory {
         if self.budget.get().is_none()
             && let Some(budget) = Budget::here()
         {
-            // Another worker of the same server may have been faster.
+            // Another worker may have set it meanwhile.
             let _ = self.budget.set(budget);
         }
     }
@@ -51,7 +51,7 @@ impl Memory {
         let most = self.limit() / PART;
         let fits = |held: usize| held.checked_add(bytes).filter(|&held| held <= most);
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
-        // Made before the budget is charged, so that the bytes above are given back if it has no room.
+        // Made before the budget is charged, so that its drop gives the bytes above back if the budget has no room.
         let mut held = Held { memory: self.clone(), bytes, is_charged: false };
         if let Some(budget) = self.budget.get() {
             held.is_charged = budget.take(bytes);

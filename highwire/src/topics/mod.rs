@@ -167,7 +167,7 @@ impl Topics {
         TopicsBuilder { rules: Vec::new(), broker: None, idle_histories: IDLE_BYTES }
     }
 
-    /// Publishes a text or binary message. It can be called on any thread, and never waits. Returns the message's ID.
+    /// Publishes a text or binary message, on any thread, without waiting. Returns the message's ID.
     ///
     /// Without a broker, the message is queued for the subscribers of this worker when this returns, unless 256
     /// deliveries were made in this turn of the worker, and other workers deliver it in their next turns. While many messages
@@ -189,7 +189,7 @@ impl Topics {
     /// Subscribes to the topics that match a filter. See [`Subscription`].
     ///
     /// # Errors
-    /// Returns an error if the filter is invalid, or if it begins in a history that its topics do not have.
+    /// Returns an error if the filter is invalid, or if `start` needs a history that the filter's topics do not have.
     ///
     /// # Panics
     /// Panics if no worker runs on this thread.
@@ -221,15 +221,17 @@ impl Topics {
         Ok(Membership { hub: self.hub.clone(), topic, name: member.name })
     }
 
-    /// Returns the members of a topic, in the order of their names. Members of other processes are only known while
-    /// a member or a listener of its presence is in this process, and not in the first moments after that.
+    /// Returns the members of a topic, in the order of their names. Members of other processes are known only while
+    /// this process has a member of the topic or a subscriber to its presence, and not in the first moments of that
+    /// time.
     pub fn members(&self, topic: &str) -> Vec<Member> {
         self.members_after(topic, None, usize::MAX)
     }
 
-    /// Returns the first members whose names follow `name`, at most `most`, in the order of their names. A long list can be
-    /// sent in parts, each of which begins after the last name of the previous part. A part takes no time for members outside
-    /// of it, but for as many of each other machine. `None` returns the list's first part. See [`members`](Self::members).
+    /// Returns the first members whose names follow `name`, at most `most`, in the order of their names. A long list
+    /// can be sent in parts, each of which begins after the last name of the previous part. A part takes time for
+    /// `most` members of each machine, and not for the whole list. `None` returns the list's first part. See
+    /// [`members`](Self::members).
     pub fn members_after(&self, topic: &str, name: Option<&str>, most: usize) -> Vec<Member> {
         lock(&self.hub.presence).members_after(topic, name, most)
     }

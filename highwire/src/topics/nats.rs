@@ -138,12 +138,12 @@ pub(super) struct Connected {
 }
 
 impl Connected {
-    /// Waits until the server has done what it was told before, by a message to ourselves.
+    /// Waits until the server has processed all earlier commands, by sending a message to this client.
     async fn settle(&self) -> Result<(), String> {
         let subject = format!("{}.$settled.{:x}", self.server.prefix, random::system());
         let mut echo = in_time(self.client.subscribe(subject.clone())).await?;
         in_time(self.client.publish(subject, Bytes::new())).await?;
-        timeout(STEP, echo.next()).await.ok().flatten().map(drop).ok_or_else(|| "it does not answer".into())
+        timeout(STEP, echo.next()).await.ok().flatten().map(drop).ok_or_else(|| "the broker does not answer".into())
     }
 }
 
@@ -199,7 +199,7 @@ impl Session for Connected {
                     Ok(Err(error)) => {
                         tracing::warn!(broker = ?self.server, %error, "the broker has refused a message; it is lost");
                     }
-                    Err(_) => return Err("it does not answer".into()),
+                    Err(_) => return Err("the broker does not answer".into()),
                 }
             }
         }

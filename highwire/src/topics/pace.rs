@@ -1,8 +1,8 @@
-//! Holds up those who publish faster than messages are delivered.
+//! Slows down WebSockets whose handlers publish faster than messages are delivered.
 //!
-//! Publishing never waits, so a WebSocket whose handler has published while much waits to be delivered waits at its next
-//! [`recv`](crate::ws::WebSocket::recv), until that message is delivered. Its peer, who causes the messages, is then held up
-//! by the protocol, and others are not: topics are delivered in turns, so a message to a topic that is not behind waits
+//! Publishing never waits. Instead, if a handler publishes while much waits to be delivered, its WebSocket's next
+//! [`recv`](crate::ws::WebSocket::recv) waits until that message is delivered. Flow control then slows the peer that
+//! causes the messages, and no others: topics are delivered in turns, so a message to a topic without a backlog waits
 //! little.
 
 use super::delivery::Token;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::task::Context;
 use std::time::Duration;
 
-/// The time after which one who is held up looks again.
+/// The time after which a waiting receiver checks again.
 const PAUSE: Duration = Duration::from_millis(1);
 
 thread_local! {
@@ -28,7 +28,7 @@ thread_local! {
 enum Until {
     /// Its message is delivered or, if the message is lost, the deliveries have caught up.
     Delivered(Token, Weak<Hub>),
-    /// The deliveries have caught up. With a broker, it is unknown which one is of its message.
+    /// The deliveries have caught up. With a broker, it is unknown which delivery is that of its message.
     CaughtUp(Weak<Hub>),
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Returns true if the receiver at an address must wait. Its task is then woken to look again.
+    /// Returns true if the receiver at an address must wait. Its task is then woken to check again.
     pub(crate) fn must_wait(&mut self, receiver: usize, cx: &Context<'_>) -> bool {
         HELD_UP.with_borrow_mut(|held_up| {
             if let Some((_, until)) = held_up.take_if(|(known, _)| *known == receiver) {

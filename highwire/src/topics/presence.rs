@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time after which the members of a machine that is not heard from are no longer present.
+/// The time after which the members of a silent machine count as gone.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// The most members of a topic on one machine.
@@ -15,7 +15,7 @@ pub(super) const MEMBERS: usize = 1000;
 /// The most bytes of a member's name, and of its information.
 pub(super) const MEMBER_BYTES: usize = 256;
 
-/// The most other machines whose members a topic has.
+/// The most other machines that have members in a topic.
 const NODES: usize = 256;
 
 /// A member of a topic.
@@ -141,12 +141,12 @@ impl Presence {
         }
     }
 
-    /// Returns the first members of a topic behind a name, at most so many, in the order of their names.
+    /// Returns the first members of a topic after a name, at most `most`, in the order of their names.
     pub(super) fn members_after(&self, topic: &str, name: Option<&str>, most: usize) -> Vec<Member> {
         let Some(members) = self.topics.get(topic) else { return Vec::new() };
         let behind = (name.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         let mut first: BTreeMap<&str, &str> = BTreeMap::new();
-        // None of the first names is behind the first ones of its own machine.
+        // Each of these names is among the first ones of its own machine.
         for (_, elsewhere) in members.elsewhere.values() {
             let elsewhere = elsewhere.range::<str, _>(behind).take(most);
             first.extend(elsewhere.map(|(name, info)| (&name[..], &info[..])));

@@ -218,10 +218,10 @@ impl Connected {
             let mut sending = self.sending.clone();
             let histories: Vec<Vec<Vec<u8>>> = in_time(requests.query_async(&mut sending)).await?;
             if histories.len() != topics.len() {
-                return Err("it has answered another number of histories than was asked".into());
+                return Err("the broker has returned another number of histories than requested".into());
             }
-            // Redis has sent all messages of these histories before it answers this, so they are delivered first, and
-            // the histories tell which of them are known.
+            // Redis has sent all messages of these histories before it answers this ping, so these messages are
+            // delivered first, and the histories then tell which of them are known.
             in_time(listening.ping::<redis::Value>()).await?;
             while let Some(Some(message)) = self.next_message().now_or_never() {
                 self.deliver(&message);
@@ -330,7 +330,7 @@ impl Session for Connected {
             }
             count += 1;
             if count % BATCH == 0 {
-                // What is sent has its turn, too.
+                // The messages to be sent have their turn, too.
                 tokio::task::yield_now().await;
             }
         }

@@ -1,8 +1,8 @@
-//! The connection to a broker: one thread that connects, connects again, and moves messages in both directions.
+//! The connection to a broker: one thread that connects, reconnects, and moves messages in both directions.
 //!
-//! Messages wait in a queue. Filters do not: the topics record which filters they want, and the thread brings the broker to
-//! that state, in batches, beside the messages. Peers who join and leave faster than the broker follows cause no queue, and
-//! messages do not wait for them.
+//! Messages wait in a queue. Filters do not: the topics record which filters they want, and the thread brings the
+//! broker to that state, in batches, beside the messages. Peers that join and leave faster than the broker follows
+//! cause no queue, and no message waits for them.
 
 use super::broker::Link;
 use super::error::BrokerError;
@@ -78,7 +78,7 @@ pub(super) trait Session {
     /// Stops listening to at most [`BATCH`] filters.
     fn unsubscribe(&self, filters: &[String]) -> impl Future<Output = Result<(), String>>;
 
-    /// Sends messages in this order, while other methods wait.
+    /// Sends messages in this order, concurrently with the other methods.
     fn publish(&self, batch: Vec<Outgoing>) -> impl Future<Output = Result<(), String>>;
 
     /// Delivers what arrives, until the connection is lost.
@@ -181,14 +181,14 @@ async fn run<P: Protocol>(protocol: P, link: Link, mut outgoing: UnboundedReceiv
                 shared.is_connected.store(false, Ordering::Release);
                 link.disconnected();
                 let Err(error) = ended else { return };
-                // A broker that accepts connections and breaks them is not asked again and again.
+                // For a broker that accepts connections and breaks them, the waits keep growing.
                 if begun.elapsed() > STEP {
                     wait = RETRY_FIRST;
                 }
                 error
             }
             Ok(Err(error)) => error,
-            Err(_) => "it does not answer".into(),
+            Err(_) => "the broker does not answer".into(),
         };
         tracing::warn!(broker = ?protocol, error, "the broker cannot be reached; trying again");
         let retry = sleep(wait);
@@ -255,7 +255,7 @@ async fn listen(session: &impl Session, shared: &Shared) -> Result<(), String> {
                         begun.push((filter, wish.has_history));
                     }
                     None if known.remove(&filter).is_some() => ended.push(filter),
-                    // It came and went.
+                    // The filter was added and removed meanwhile.
                     _ => {}
                 }
             }
@@ -282,6 +282,6 @@ async fn listen(session: &impl Session, shared: &Shared) -> Result<(), String> {
 pub(super) async fn in_time<T, E: fmt::Display>(step: impl Future<Output = Result<T, E>>) -> Result<T, String> {
     match timeout(STEP, step).await {
         Ok(done) => done.map_err(|error| error.to_string()),
-        Err(_) => Err("it does not answer".into()),
+        Err(_) => Err("the broker does not answer".into()),
     }
 }

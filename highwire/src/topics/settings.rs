@@ -28,8 +28,9 @@ pub enum SlowReader {
     DropNewest,
     /// Of each topic, only the latest message waits, even if there is room for more.
     LatestOnly,
-    /// The subscription ends, and a WebSocket closes with the code 1008, also if messages were lost for another reason.
-    /// A client that reconnects and resumes misses nothing as long as the topic's history reaches back far enough.
+    /// The subscription ends, and a WebSocket closes with the code 1008, or with 1013 if messages were lost for another
+    /// reason. A client that reconnects and resumes misses nothing as long as the topic's history reaches back far
+    /// enough.
     Disconnect,
 }
 
@@ -75,11 +76,11 @@ impl Topic {
     }
 
     /// Keeps the last messages of each topic, none by default, so that subscribers can begin with them or resume after
-    /// a message that they know. They are in memory, at most 4 MiB of each topic, and 256 MiB or an eighth of the server's
-    /// memory budget in all (a text counts about three times), and without a broker of at most 10,000 topics. The
+    /// a message that they know. They are kept in memory: at most 4 MiB per topic, in all at most 256 MiB or an eighth
+    /// of the server's memory budget (a text counts about three times), and without a broker at most 10,000 topics. The
     /// histories of topics without a subscriber hold at most 4 MiB together
-    /// ([`TopicsBuilder::idle_histories`](super::TopicsBuilder::idle_histories)). Beyond these bounds, those that were not
-    /// used for the longest time are dropped.
+    /// ([`TopicsBuilder::idle_histories`](super::TopicsBuilder::idle_histories)). Beyond these bounds, the least
+    /// recently used histories are evicted.
     pub fn history(mut self, messages: usize) -> Topic {
         self.history = messages;
         self
@@ -87,8 +88,8 @@ impl Topic {
 
     /// Sets a function that turns each published message into the one that subscribers get. Its arguments are the
     /// topic's name, the ID and the message. It runs once for each message in each process, not for each subscriber;
-    /// with a broker, once for each filter that has a listener in the process. With it, clients of a WebSocket can
-    /// learn the ID. If it panics, the message is delivered as it was published.
+    /// with a broker, once for each filter that has a listener in the process. It can put the ID into the message, for
+    /// clients of a WebSocket. If it panics, the message is delivered as it was published.
     pub fn format(mut self, format: impl Fn(&str, MessageId, &Message) -> Message + Send + Sync + 'static) -> Topic {
         self.format = Some(Arc::new(format));
         self

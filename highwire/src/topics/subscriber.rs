@@ -31,26 +31,26 @@ struct State {
     reader: Reader,
     /// The waiting messages, and what waits for the topic's history; `None` if there is neither.
     waiting: Option<Box<Waiting>>,
-    /// True if messages behind the waiting ones were lost.
+    /// True if messages after the waiting ones were lost.
     missed: bool,
-    /// True if the subscription has ended, because its reader was slow or has let it go.
+    /// True if the subscription has ended, because its reader was slow or has dropped it.
     is_cut: bool,
-    /// True if it ended because messages were lost before they came here.
+    /// True if it ended because messages were lost on their way to this process.
     lost_some: bool,
-    /// True for changes of members. A broker that is not reachable loses none of them: when it is back, the changes are found
-    /// again.
+    /// True for a subscription to changes of members. An unreachable broker loses none of them: when it is back, the
+    /// changes are found again.
     is_of_presence: bool,
     /// For a subscription that began with the topic's history: the place up to which messages were delivered.
     place: Option<u64>,
 }
 
-/// Who takes the messages.
+/// The receiver of the messages.
 enum Reader {
     Sink {
         sink: Weak<dyn Sink>,
         queued: Queued,
     },
-    /// A task that waits for the next message, if it does.
+    /// A task, with its waker while it waits for the next message.
     Task(Option<Waker>),
 }
 
@@ -116,7 +116,7 @@ impl Subscriber {
         count
     }
 
-    /// Records that messages were lost. If `has_history` is false, only of topics without a history.
+    /// Records that messages were lost. If `has_history` is false, only topics without a history have lost some.
     pub(super) fn miss(&self, has_history: bool) {
         let mut state = self.state.borrow_mut();
         if has_history && state.is_of_presence && state.has_sink() {
@@ -190,13 +190,14 @@ impl Subscriber {
         self.state.borrow().is_cut
     }
 
-    /// Returns true if the subscription has ended because messages were lost on their way to this process, as while its
-    /// broker was gone.
+    /// Returns true if the subscription has ended because messages were lost on their way to this process, such as
+    /// while its broker was unreachable.
     pub(crate) fn has_lost_some(&self) -> bool {
         self.state.borrow().lost_some
     }
 
-    /// Ends the subscription, because its reader has let it go. A message that is being delivered no longer reaches it.
+    /// Ends the subscription, because its reader has dropped it. A message that is being delivered no longer reaches
+    /// it.
     pub(super) fn end(&self) {
         self.state.borrow_mut().clear();
     }
@@ -215,14 +216,14 @@ impl State {
         matches!(self.reader, Reader::Sink { .. })
     }
 
-    /// Counts bytes that wait more, or that no longer wait, for all subscriptions of the receiver.
+    /// Updates the number of bytes that wait for all subscriptions of the receiver.
     fn count(&self, added: usize, removed: usize) {
         if let Reader::Sink { queued, .. } = &self.reader {
             queued.set((queued.get() + added).saturating_sub(removed));
         }
     }
 
-    /// Returns true if a message must not wait behind those that wait already.
+    /// Returns true if the queue has no room for a message.
     fn is_full(&self, published: &Published) -> bool {
         let (mut count, mut bytes) = (0, 0);
         if let Some(waiting) = &self.waiting {

@@ -20,7 +20,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// The messages of the topics that match a filter. It belongs to the worker that has created it, and ends when it is
+/// A subscription to the topics that match a filter. It belongs to the worker that has created it, and ends when it is
 /// dropped.
 ///
 /// Messages wait in it until they are received; their number is limited by the settings of their topics
@@ -185,7 +185,7 @@ impl Stream for TopicEvents {
             return Poll::Ready(Some(Ok(event)));
         }
         loop {
-            // The page reconnects and resumes if the subscription has ended.
+            // If the subscription has ended, the page reconnects and resumes.
             let Some(delivery) = ready!(self.subscription.poll_recv(cx)) else { return Poll::Ready(None) };
             self.missed |= delivery.missed();
             let Some(event) = delivery.published.event() else { continue };

@@ -29,7 +29,7 @@ struct Level {
 enum Ends {
     #[default]
     None,
-    /// The usual number takes no memory of its own. Its key is 0.
+    /// The usual number, which needs no allocation. Its key is 0.
     One(Rc<Subscriber>),
     Many(Box<Slab<Rc<Subscriber>>>),
 }

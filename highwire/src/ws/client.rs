@@ -33,8 +33,8 @@ pub async fn connect(url: &str) -> Result<WebSocket, ConnectError> {
     Connect::new(url)?.connect().await
 }
 
-/// A builder of a connection to a WebSocket. The connection belongs to the worker whose task opens it, as those that it
-/// accepts do. A handler's time is limited, so a connection that lasts longer belongs into a task of
+/// A builder of an outgoing WebSocket connection. The connection belongs to the worker whose task opens it, like the
+/// worker's incoming connections. A handler's time is limited, so open a connection that lasts longer in a task of
 /// [`spawn`](crate::spawn).
 ///
 /// ```
@@ -120,8 +120,8 @@ impl Connect {
         self
     }
 
-    /// Sets the time limit for the lookup of the name, the connection and the handshakes, in place of that of the client for
-    /// a whole call. The default is 30 seconds, or the client's limit if that is shorter.
+    /// Sets the time limit for the lookup of the name, the connection and the handshakes, in place of the client's
+    /// limit for a whole request. The default is 30 seconds, or the client's limit if that is shorter.
     pub fn timeout(mut self, timeout: Duration) -> Connect {
         self.timeout = Some(timeout);
         self
@@ -141,10 +141,11 @@ impl Connect {
         self
     }
 
-    /// Sets the client that opens the connection: with its TLS settings, proxies, time limits and version of HTTP. Without
-    /// this, a client of the default settings does, over HTTP/1.1. So does a client that chooses the version by ALPN. One with
-    /// [`http2_prior_knowledge`](crate::client::ClientBuilder::http2_prior_knowledge) opens the WebSocket as a stream of a
-    /// connection that it shares with other requests (RFC 8441); its server must allow that. Redirects are not followed.
+    /// Sets the client that opens the connection, with its TLS settings, proxies, time limits and version of HTTP. The
+    /// default is a client with the default settings, over HTTP/1.1. A client that chooses the version by ALPN uses
+    /// HTTP/1.1, too. One with [`http2_prior_knowledge`](crate::client::ClientBuilder::http2_prior_knowledge) opens the
+    /// WebSocket as a stream of a connection that it shares with other requests (RFC 8441), if the server allows that.
+    /// Redirects are not followed.
     ///
     /// ```
     /// use highwire::client::Client;
@@ -159,8 +160,8 @@ impl Connect {
         self
     }
 
-    /// Sets the TLS configuration for `wss:`, which decides whose certificates are trusted. The default trusts those that
-    /// the system trusts. A configuration of rustls 0.23 with other roots:
+    /// Sets the TLS configuration for `wss:`, which decides whose certificates are trusted. The default trusts the
+    /// system's roots. A configuration of rustls 0.23 with other roots:
     ///
     /// ```
     /// use highwire::tls::ClientConfig;
@@ -173,7 +174,7 @@ impl Connect {
     /// }
     /// ```
     ///
-    /// It replaces the client of [`client`](Connect::client), and is replaced by it. Each call makes a client: for many
+    /// This and [`client`](Connect::client) replace each other. Each call of `tls` makes a client: for many
     /// connections, make one client and use that.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, config: Arc<rustls::ClientConfig>) -> Connect {
@@ -182,7 +183,7 @@ impl Connect {
         self
     }
 
-    /// Connects and shakes hands.
+    /// Connects, and performs the handshakes.
     ///
     /// # Errors
     /// Returns an error that says which step has failed.
@@ -227,7 +228,7 @@ impl Connect {
             request = request.header(name, value);
         }
         if let Some(timeout) = self.timeout {
-            // Replaces the client's limit. It is longer than ours, so that ours ends the attempt.
+            // Replaces the client's limit, and is longer than ours, so that ours ends the attempt.
             request = request.timeout(timeout.saturating_add(Duration::from_secs(1)));
         }
         Ok(request)
@@ -307,7 +308,7 @@ fn random_key() -> [u8; 16] {
     (u128::from(random::system()) << 64 | u128::from(random::system())).to_be_bytes()
 }
 
-/// Returns the key of a frame. One number from the system's generator makes two keys.
+/// Returns the masking key of a frame. One number from the system's generator makes two keys.
 fn mask() -> [u8; 4] {
     thread_local! {
         static SPARE: Cell<Option<[u8; 4]>> = const { Cell::new(None) };

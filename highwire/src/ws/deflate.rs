@@ -10,27 +10,28 @@ use highwire_proto::ws::deflate::{Agreement, Parameters, TAIL, WINDOW_BITS_MOST,
 use highwire_proto::ws::{Kind, Utf8, code};
 use std::cell::{Cell, RefCell};
 
-/// The length in bytes from which messages are compressed by default. Shorter messages become hardly shorter.
+/// The length in bytes from which messages are compressed by default. Compressing shorter messages saves little.
 const THRESHOLD_BYTES: usize = 128;
 
-/// A longer message is deflated in slices of this many bytes, each of which takes about half a millisecond, so that others
-/// have their turn in between. A longer message of a topic is sent as it is, because all its receivers wait for it.
+/// A longer message is deflated in slices of this many bytes, each of which takes about half a millisecond, so that
+/// other connections have their turn in between. A message of a topic is deflated at once, because all its receivers
+/// wait for it, and sent uncompressed above [`SHARED_BYTES`].
 const SLICE_BYTES: usize = 16 * 1024;
 const SHARED_BYTES: usize = 2 * SLICE_BYTES;
 
-/// From this length on, a message is deflated at the lowest level: it takes a quarter of the time, and its peer has sent a
-/// small part of what it costs.
+/// From this length on, a message is deflated at the lowest level, which takes a quarter of the time: a peer may cause
+/// such a message with few bytes.
 const LONG_BYTES: usize = 4 * SLICE_BYTES;
 const LONG_LEVEL: u32 = 1;
 
-/// The most such messages that a worker deflates at the same time. It sends others as they are, because each holds up to a
-/// megabyte of deflated bytes and state, and takes 20 ms per MiB.
+/// The most such messages that a worker deflates at the same time. It sends others uncompressed, because each holds up
+/// to a megabyte of deflated bytes and state, and takes 20 ms per MiB.
 const MOST_LONG: usize = 16;
 
 /// The default level.
 pub(super) const LEVEL: u32 = 6;
 
-/// The most deflaters that a worker keeps for connections without context takeover: one for each level and window.
+/// The most deflaters in a worker's free list, for connections without context takeover: one per level and window.
 const SPARE_DEFLATERS: usize = 4;
 
 /// The most final blocks of deflate in a message. After each of them, the inflater starts again, which takes time.
@@ -51,12 +52,12 @@ thread_local! {
 /// Settings of permessage-deflate for [`WebSocketUpgrade::deflate`](super::WebSocketUpgrade::deflate).
 ///
 /// By default, neither end refers to its earlier messages (no context takeover), messages of 128 bytes or more are
-/// compressed, and the level is 6, or 1 for those of 64 KiB or more, of which a worker compresses up to 16 at the same time
-/// and sends others as they are. Messages of [topics](crate::topics) of up to 32 KiB are
-/// compressed once for all connections, at level 6, and only for those without context takeover and with the full window;
-/// others get them uncompressed. Of the WebSockets on one HTTP/2 connection, four may have context takeover. A
-/// secret and text of an attacker should not be in the same compressed message, because its length can then reveal the
-/// secret; with context takeover, this also holds for different messages.
+/// compressed, and the level is 6. From 64 KiB on, the level is 1, and a worker compresses up to 16 such messages at
+/// the same time and sends others uncompressed. A message of a [topic](crate::topics) of up to 32 KiB is compressed
+/// once, at level 6, for all connections without context takeover and with the full window; other connections get it
+/// uncompressed. Of the WebSockets on one HTTP/2 connection, four may have context takeover. A secret and text of an
+/// attacker should not be in the same compressed message, because its length can then reveal the secret; with context
+/// takeover, this also holds for different messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Deflate {
@@ -98,8 +99,8 @@ impl Deflate {
         self
     }
 
-    /// Sets the largest window of the client's messages as an exponent of two, from 9 to 15 (the default). Only clients
-    /// that offer `client_max_window_bits` can be told of it.
+    /// Sets the largest window of the client's messages as an exponent of two, from 9 to 15 (the default). It applies
+    /// only to clients that offer `client_max_window_bits`.
     pub fn client_max_window_bits(mut self, bits: u8) -> Deflate {
         self.wishes.client_window_bits = bits.clamp(WINDOW_BITS_TO_SEND, WINDOW_BITS_MOST);
         self
@@ -313,7 +314,7 @@ impl Codec {
         self.deflating.is_some()
     }
 
-    /// Gives the message up that is being deflated. No other may follow.
+    /// Drops the message that is being deflated. No other may follow.
     pub(super) fn give_up(&mut self) {
         self.deflating = None;
     }
@@ -521,7 +522,7 @@ fn without_tail(out: &mut Vec<u8>) {
     out.truncate(out.len() - if out.ends_with(&TAIL) { TAIL.len() } else { 0 });
 }
 
-/// Takes a deflater of this worker.
+/// Takes a deflater from this worker's free list, or creates one.
 fn take_deflater(level: u32, window_bits: u8) -> Box<Deflater> {
     DEFLATERS.with_borrow_mut(|deflaters| {
         let wanted = (level, window_bits);
@@ -536,7 +537,7 @@ fn take_deflater(level: u32, window_bits: u8) -> Box<Deflater> {
     })
 }
 
-/// Lets this worker keep a deflater.
+/// Puts a deflater into this worker's free list.
 fn keep_deflater(deflater: Box<Deflater>) {
     DEFLATERS.with_borrow_mut(|deflaters| {
         deflaters.truncate(SPARE_DEFLATERS - 1);

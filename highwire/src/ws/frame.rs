@@ -15,7 +15,8 @@ pub(crate) fn plain(message: &Message) -> Bytes {
     frame.into()
 }
 
-/// Returns the frame of a message that is deflated without context takeover and with the largest window, or `None` if it is not shorter than the plain one.
+/// Returns the frame of a message, deflated without context takeover and with the largest window, or `None` if that
+/// does not make it shorter.
 pub(crate) fn deflated(message: &Message) -> Option<Bytes> {
     let (kind, bytes) = message.as_data()?;
     if bytes.is_empty() {

@@ -2,15 +2,15 @@
 
 use highwire_engine::memory;
 
-/// The length from which on a message may get a buffer that was used before.
+/// The length from which a message may get a buffer that was used before.
 const LONG_BYTES: usize = 16 * 1024;
 
-/// Appends a part to a message, of whose current frame `left` more bytes are announced.
+/// Appends a part to a message whose current frame announces `left` more bytes.
 pub(super) fn append(message: &mut Vec<u8>, part: &[u8], left: u64) {
     let length = message.len() + part.len();
     if length > message.capacity() && length >= LONG_BYTES {
         let left = usize::try_from(left).unwrap_or(usize::MAX);
-        // A buffer that is much longer than the message would hold memory that is not counted.
+        // A much longer buffer would hold memory that is not counted.
         let fitting = length..=length.saturating_add(left).saturating_mul(2);
         match memory::take(fitting) {
             Some(mut buffer) => {

@@ -20,7 +20,7 @@ pub enum Message {
     Ping(Bytes),
     /// A Pong frame with at most 125 bytes. A Pong frame that answers no Ping frame is permitted.
     Pong(Bytes),
-    /// A Close frame. [`WebSocket`](super::WebSocket) answers a received Close frame automatically. After it has sent
+    /// A Close frame. [`WebSocket`](super::WebSocket) answers a received Close frame automatically. After sending
     /// one, it can send nothing else.
     Close(Option<CloseFrame>),
 }
@@ -36,8 +36,8 @@ impl Message {
         Message::Binary(bytes.into())
     }
 
-    /// Returns the message in memory of its own. A received message may be a part of a large buffer, which a kept message
-    /// would hold.
+    /// Returns the message in memory of its own. A received message may be a part of a large buffer, which would stay
+    /// in memory with it.
     pub(crate) fn alone(self) -> Message {
         match self {
             Message::Text(text) => Message::Text(Utf8Bytes::from(&text[..])),

@@ -26,8 +26,8 @@ const COPIED_BYTES: usize = 4096;
 /// The most messages that [`WebSocketReceiver::recv`] returns without giving other connections their turn.
 const MESSAGES_A_TURN: u8 = 64;
 
-/// The same number while messages of subscriptions wait because the connection has no room. It has room again when it has
-/// sent what was written, which is after its turn. A handler that publishes to its own topic would otherwise fill its queue.
+/// The same number while messages of subscriptions wait because the connection has no room. It has room only after its
+/// turn, when it has sent the written bytes. A handler that publishes to its own topic would otherwise fill its queue.
 const MESSAGES_A_TURN_BEHIND: u8 = 4;
 
 /// The most bytes of these messages. A small compressed message may be inflated to a long one, which takes time.
@@ -39,14 +39,14 @@ const MESSAGE_PERIOD_BYTES: u64 = 512 * MESSAGE_PERIOD.as_secs();
 /// The period in which the bytes of an incomplete message are counted.
 const MESSAGE_PERIOD: Duration = Duration::from_secs(30);
 
-/// The reasons why a WebSocket is closed that has done nothing wrong now.
+/// The reasons why the server closes a WebSocket whose peer has not broken the protocol.
 #[derive(Clone, Copy, Debug)]
 enum Cut {
     /// The peer takes messages of subscriptions too slowly.
     TooSlow,
-    /// Messages of subscriptions were lost before they came to this process.
+    /// Messages of subscriptions were lost on their way to this process.
     Lost,
-    /// The WebSockets of the connection hold too much.
+    /// The WebSockets of the connection hold too many bytes.
     TooMuch,
 }
 
@@ -55,7 +55,7 @@ impl Cut {
         match self {
             Cut::TooSlow => Failure { code: code::POLICY, text: "messages are read too slowly" },
             Cut::Lost => Failure { code: code::TRY_AGAIN, text: "messages were lost; connect again and resume" },
-            Cut::TooMuch => Failure { code: code::TRY_AGAIN, text: "the WebSockets of this connection hold too much" },
+            Cut::TooMuch => Failure { code: code::TRY_AGAIN, text: "this connection's WebSockets hold too many bytes" },
         }
     }
 }
@@ -63,7 +63,7 @@ impl Cut {
 /// The receiving half of a [`WebSocket`].
 #[derive(Debug)]
 pub struct WebSocketReceiver {
-    /// It is in a box, because the compiler keeps a moved argument of an async function twice in its future.
+    /// Boxed, because the compiler keeps a moved argument of an async function twice in its future.
     receiving: Box<Receiving>,
 }
 
@@ -71,21 +71,21 @@ pub struct WebSocketReceiver {
 #[derive(Debug)]
 struct Receiving {
     reader: RawReader,
-    /// It has what both halves use.
+    /// It has the state that both halves use.
     sender: WebSocketSender,
     /// Bytes that were received and not returned; `None` if there are none.
     arriving: Option<Box<Arriving>>,
-    /// The number of bytes that the connection is charged for what is held.
+    /// The number of held bytes that the connection is charged for.
     kept: u32,
     /// The number of messages and of their bytes returned since the last wait.
     streak: u8,
     streak_bytes: u32,
-    /// Holds the handler up if it publishes more than is delivered.
+    /// Slows the handler down if it publishes faster than messages are delivered.
     pace: Pace,
     /// True if no more messages will be returned.
     is_over: bool,
-    /// The reason why this WebSocket was closed, which its handler does not know yet. What the peer has sent is not given to
-    /// the handler then (RFC 6455 section 7.1.7).
+    /// The reason why the server has closed this WebSocket, until the handler gets it. Then the handler gets nothing
+    /// more that the peer has sent (RFC 6455 section 7.1.7).
     cut: Option<Cut>,
     /// The time after which a silent peer gets a Ping frame, in milliseconds.
     ping_interval: Option<NonZeroU32>,
@@ -177,8 +177,8 @@ impl WebSocketReceiver {
 }
 
 impl WebSocketReceiver {
-    /// Polls without receiving, for a peer that does not take what was sent, so that it should not be asked for more. Deadlines,
-    /// subscriptions and the stop of the server still count. Returns the error that ends the connection.
+    /// Polls without receiving, for use while the peer does not read what was sent. Deadlines, subscriptions and the
+    /// server's shutdown still have effect. Returns the error that ends the connection.
     pub fn poll_without_messages(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         self.receiving.poll_without_messages(cx)
     }
@@ -194,7 +194,7 @@ impl Receiving {
             _ => 0,
         };
         self.settle(returned);
-        // What the connection may not hold is not returned either.
+        // A message that exceeds what the connection may hold is not returned.
         if self.cut.is_some() { self.poll_message(cx) } else { polled }
     }
 
@@ -229,7 +229,7 @@ impl Receiving {
         self.sender.core.borrow_mut().see_drain();
         self.send_subscribed(cx);
         if let Some(incomplete) = self.arriving.as_mut().and_then(|arriving| arriving.incomplete.as_mut()) {
-            // The peer cannot send its message while nothing is read.
+            // The peer cannot go on with its message while nothing is read.
             *incomplete = (context::now(), 0);
         }
         self.settle(0);
@@ -251,9 +251,9 @@ impl Receiving {
             return Poll::Ready(Some(Err(Error::Refused(cut.failure()))));
         }
         let most = if self.sender.core.borrow().is_behind { MESSAGES_A_TURN_BEHIND } else { MESSAGES_A_TURN };
-        // What follows our Close frame is dropped, and must not hide the end of the connection.
+        // Messages after our Close frame are dropped; waiting must not hide the end of the connection.
         let polled = if !self.is_closing() && self.pace.must_wait(address, cx) {
-            // What was received waits until the messages that its handler has published are delivered.
+            // Received messages wait until those that the handler has published are delivered.
             self.sender.core.borrow_mut().see_drain();
             self.poll_alarm(cx)
         } else if self.streak >= most || self.streak_bytes >= BYTES_A_TURN {
@@ -317,7 +317,7 @@ impl Receiving {
         if !self.sender.core.borrow().is_behind {
             return;
         }
-        // They are taken out, because each message is given to the connection anew.
+        // They are taken out, because sending each of their messages borrows `core`.
         let Some(mut subscriptions) = self.sender.core.borrow_mut().rare().subscriptions.take() else { return };
         let mut is_behind = false;
         for subscription in &subscriptions.all {
@@ -439,7 +439,7 @@ impl Receiving {
             let now = context::now();
             let close_due = self.sender.core.borrow().close_due();
             let ping_due = self.ping_interval.map(|interval| {
-                // After the Ping frame, the peer has the interval once more.
+                // After the Ping frame, the peer gets the interval once more.
                 let interval = Duration::from_millis(u64::from(interval.get()));
                 self.heard + interval * if self.pinged { 2 } else { 1 }
             });
@@ -476,8 +476,8 @@ impl Receiving {
         }
     }
 
-    /// Frees the place for received bytes if there are none, and charges the connection for what is held. `returned` is the
-    /// length of the message that is being returned.
+    /// Frees the place for received bytes if there are none, and charges the connection for the held bytes. `returned`
+    /// is the length of the message that is being returned.
     fn settle(&mut self, returned: usize) {
         let is_idle = |arriving: &mut Box<Arriving>| {
             arriving.window_held == 0 && arriving.message.is_empty() && arriving.incomplete.is_none()
@@ -506,8 +506,8 @@ impl Receiving {
         }
     }
 
-    /// Counts what the WebSocket holds among those of its connection. If that is too much, frees it and closes the
-    /// WebSocket. The handler gets the error at its next poll.
+    /// Counts the bytes of the WebSocket against the limit of its connection. If they exceed it, frees them and closes
+    /// the WebSocket. The handler gets the error at its next poll.
     fn share(&mut self, bytes: usize) {
         let core = &mut *self.sender.core.borrow_mut();
         if core.hold(clamp(bytes)) || self.is_over {
@@ -521,8 +521,8 @@ impl Receiving {
     }
 }
 
-/// Sends a Close frame, if none was sent before, because the connection then drops what the peer sends. Without it, a
-/// sending half that is still there could send for any length of time to a peer that gets no answers.
+/// Sends a Close frame, if none was sent before, because the connection then drops what the peer sends. Without the
+/// frame, a remaining sending half could send for ever to a peer that gets no answers.
 impl Drop for Receiving {
     fn drop(&mut self) {
         let mut core = self.sender.core.borrow_mut();
@@ -533,12 +533,12 @@ impl Drop for Receiving {
     }
 }
 
-/// Counts of bytes that are kept for each connection are small numbers.
+/// Each connection keeps counts of bytes as `u32`.
 fn clamp(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-/// Records whether a message is incomplete. The period of one that was incomplete before goes on.
+/// Records whether a message is incomplete. If it was incomplete before, its period goes on.
 #[inline]
 fn note_incomplete(incomplete: &mut Option<(Instant, u64)>, is_within: bool) {
     if !is_within {
@@ -548,7 +548,7 @@ fn note_incomplete(incomplete: &mut Option<(Instant, u64)>, is_within: bool) {
     }
 }
 
-/// The future of a connection whose messages go to a callback. It is all that such a connection has of the two halves.
+/// The future of a connection whose messages go to a callback. It takes the place of both halves.
 pub(super) struct Callbacks<F> {
     receiving: Receiving,
     callback: F,
@@ -565,7 +565,7 @@ impl<F: FnMut(&WebSocketSender, Result<Message, Error>) + Unpin> Future for Call
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Callbacks { receiving, callback } = &mut *self;
         loop {
-            // A peer that does not take its answers is not asked for more.
+            // Nothing is received from a peer that does not read its answers.
             if receiving.sender.poll_ready(cx).is_pending() && !receiving.is_closing() {
                 let error = ready!(receiving.poll_without_messages(cx));
                 callback(&receiving.sender, Err(error));
@@ -577,7 +577,7 @@ impl<F: FnMut(&WebSocketSender, Result<Message, Error>) + Unpin> Future for Call
     }
 }
 
-/// Makes a message of checked bytes.
+/// Makes a message from checked bytes.
 fn whole(kind: Kind, bytes: Bytes) -> Result<Message, Error> {
     match kind {
         Kind::Binary => Ok(Message::Binary(bytes)),

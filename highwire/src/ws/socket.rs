@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// A sent message from this length on is not copied behind its header.
+/// From this length on, a sent message is queued apart from its header, without a copy.
 const APART_BYTES: usize = 16 * 1024;
 
 /// The most subscriptions of a connection, also of all WebSockets of an HTTP/2 connection.
@@ -52,7 +52,7 @@ pub(super) struct Core {
     /// The compression, if the peers have agreed on it.
     pub(super) codec: Option<Box<Codec>>,
     pub(super) writer: RawWriter,
-    /// State that most connections do not have until they close.
+    /// State that most connections have only when they close.
     rare: Option<Box<Rare>>,
     /// The length of the message that was returned last, which its handler has until it asks for the next one; 0 if it is
     /// short.
@@ -74,7 +74,7 @@ pub(super) struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// Counts what they hold.
+    /// Counts the bytes that they hold.
     pub(super) fn count(&mut self) {
         self.bytes = self.all.iter().map(Subscription::cost).sum();
         self.all.shrink_to(self.all.len() * 2);
@@ -277,7 +277,7 @@ impl WebSocketSender {
         known.bytes += subscription.cost();
         known.all.push(subscription);
         core.count_subscriptions(0, 1);
-        // The receiver tells the connection what is held.
+        // The receiver charges the connection for the subscription.
         core.writer.wake_reader();
         Ok(())
     }
@@ -341,7 +341,8 @@ impl Core {
         self.rare.as_ref()?.subscriptions.as_deref()
     }
 
-    /// Counts what the WebSocket holds among those of its HTTP/2 connection. Returns false if it must let go of that.
+    /// Counts the bytes of the WebSocket against the limit of its HTTP/2 connection. Returns false if it must free
+    /// them.
     pub(super) fn hold(&mut self, bytes: u32) -> bool {
         let member = self.rare.as_mut().and_then(|rare| rare.member.as_mut());
         member.is_none_or(|member| member.hold(bytes))
@@ -365,7 +366,7 @@ impl Core {
         let deflated = codec.deflate_slice();
         self.keep_messages();
         let Some(Deflated { kind, message, deflated }) = deflated else {
-            // Others have their turn before the next slice.
+            // Other connections have their turn before the next slice.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         };
@@ -469,7 +470,7 @@ impl Core {
                 let (code, reason) = frame.as_ref().map_or((None, ""), |frame| (Some(frame.code), &frame.reason[..]));
                 self.connection.send_close(code, reason, &mut out)?;
                 self.rare().close_due = context::now_if_any().map(|now| now + CLOSE_WAIT);
-                // Lets the receiver wait until then.
+                // Lets the receiver wait for this deadline.
                 self.writer.wake_reader();
             }
         }
@@ -508,7 +509,7 @@ impl Core {
         self.rare().ping = Some(ping);
     }
 
-    /// Answers the last Ping frame that was not answered, if there is room. A peer that does not take its answers gets
+    /// Answers the last Ping frame that was not answered, if there is room. A peer that does not read its answers gets
     /// only the last one, as RFC 6455 section 5.5.3 permits.
     pub(super) fn answer_ping(&mut self, cx: &mut Context<'_>) {
         let Some(rare) = self.rare.as_mut().filter(|rare| rare.ping.is_some()) else { return };

@@ -1,5 +1,6 @@
-//! What the WebSockets of one HTTP/2 connection hold together. A connection carries many of them, so a bound for each would
-//! let one peer hold a hundred times as much. Over HTTP/1, a connection has one, and the bounds of a WebSocket suffice.
+//! Limits on the bytes that the WebSockets of one HTTP/2 connection hold together. A connection carries many
+//! WebSockets, so limits per WebSocket would let one peer hold a hundred times as much. Over HTTP/1, a connection has
+//! one WebSocket.
 
 use crate::topics::Queued;
 use highwire_engine::context;
@@ -16,11 +17,11 @@ const CONNECTION_BYTES: usize = 3 * 1024 * 1024;
 const CONNECTION_BYTES_TIGHT: usize = 384 * 1024;
 const WORKER_BYTES: usize = 16 * 1024 * 1024;
 
-/// The number of bytes that a WebSocket may hold although the connection holds too many.
+/// The number of bytes that a WebSocket may hold even if its connection holds too many.
 const FREE_BYTES: usize = 32 * 1024;
 
-/// The most WebSockets of a connection that compress with context takeover, each of which holds about 350 KB. Others do it
-/// without.
+/// The most WebSockets of a connection that compress with context takeover, each of which holds about 350 KB. Others
+/// compress without it.
 const TAKEOVERS: u32 = 4;
 
 /// A connection: its worker, of which a thread may have several, and its socket.
@@ -63,7 +64,7 @@ impl Member {
         Member { together, takes_over, held: 0 }
     }
 
-    /// Records that the WebSocket holds so many bytes. Returns false if it must let go of them.
+    /// Records that the WebSocket holds `bytes`. Returns false if it must free them.
     pub(super) fn hold(&mut self, bytes: u32) -> bool {
         let before = std::mem::replace(&mut self.held, bytes);
         before == bytes || self.together.count(before as usize, bytes as usize)
@@ -95,21 +96,21 @@ impl Together {
         }))
     }
 
-    /// Returns true if another WebSocket of a connection may compress with context takeover. A handler on another thread
-    /// cannot know.
+    /// Returns true if another WebSocket of a connection may compress with context takeover. Without a worker on this
+    /// thread, returns false.
     pub(super) fn may_take_over(connection: SocketId) -> bool {
         let Some(key) = key(connection) else { return false };
         let known = CONNECTIONS.with_borrow(|connections| connections.get(&key).and_then(Weak::upgrade));
         known.is_none_or(|together| together.takeovers.get() < TAKEOVERS)
     }
 
-    /// Records that a WebSocket holds `now` bytes and held `before`. Returns false if it must let go of them.
+    /// Records that a WebSocket holds `now` bytes and held `before`. Returns false if it must free them.
     fn count(&self, before: usize, now: usize) -> bool {
         let change = |sum: usize| (sum + now).saturating_sub(before);
         self.held.set(change(self.held.get()));
         HELD.set(change(HELD.get()));
         let most = if HELD.get() > WORKER_BYTES { CONNECTION_BYTES_TIGHT } else { CONNECTION_BYTES };
-        // A message that is alone is bounded by its own limit.
+        // If only one WebSocket holds much, the limits per WebSocket suffice.
         let others = self.held.get().saturating_sub(now);
         now <= before || now <= FREE_BYTES || others <= FREE_BYTES || others + now <= most
     }

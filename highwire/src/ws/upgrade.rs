@@ -81,7 +81,7 @@ pub struct WebSocketUpgrade {
     extensions: Vec<u8>,
     deflate: Option<(Deflate, Agreement)>,
     settings: Settings,
-    /// The connection on which the request came, if others may share it.
+    /// The connection of the request, if it is shared with other requests.
     shared: Option<SocketId>,
 }
 
@@ -120,7 +120,7 @@ impl FromRequest for WebSocketUpgrade {
             upgrade,
             accept,
             proposed,
-            // A repeated field is no origin that could be allowed.
+            // A repeated field becomes an empty origin, which is that of no host.
             origin: request.header("origin").map(|_| only(request, "origin").unwrap_or_default().to_vec()),
             authority: request.authority().to_string(),
             forwarded: forwarded_hosts(request),
@@ -149,9 +149,9 @@ fn refused(request: &Request<'_>, status: StatusCode, text: &'static str) -> Res
     Response::error(status, text)
 }
 
-/// Returns the hosts for which proxies have received a request. That the peer is a trusted proxy does not matter here: the
-/// origin is checked because a browser sends its cookies with requests of any page, and no page can set a field of such a
-/// request. Who can set fields can also leave out `Origin`.
+/// Returns the hosts for which proxies have received a request. Here the peer need not be a trusted proxy: the origin
+/// is checked because a browser sends its cookies with requests of any page, and no page can set a field of such a
+/// request. A client that can set fields can also leave out `Origin`.
 fn forwarded_hosts(request: &mut Request<'_>) -> Vec<String> {
     let named = request.head.named(request.window, b"x-forwarded-host");
     let lists = named.filter_map(|value| std::str::from_utf8(value).ok());

@@ -1,5 +1,5 @@
-//! The heads of responses. A program sends the same few again and again, so each thread keeps the last ones as the engine wants
-//! them, and compares the program's bytes with theirs.
+//! The heads of responses. A program sends the same few again and again, so each thread caches the last ones in the
+//! engine's form, with the program's bytes as the key.
 
 use super::{Making, bytes_of, settings};
 use crate::response::{Draft, without_type};

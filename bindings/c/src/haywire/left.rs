@@ -1,5 +1,4 @@
-//! The responses that are not those of a call of the thread that uses them: of handlers that have returned, and of handlers
-//! that run on other threads.
+//! Responses that the program uses outside of their handlers: after the handler has returned, or on another thread.
 
 use super::{Completed, Making, bytes_of, complete, hw_string, lock};
 use crate::data::Data;
@@ -7,22 +6,21 @@ use crate::request::highwire_request;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{LazyLock, Mutex};
 
-/// The responses that are not those of a call of the thread that uses them.
+/// The responses that the program uses outside of their handlers.
 pub(super) static LEFT: LazyLock<Mutex<Left>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
 pub(super) struct Left {
-    /// Those whose handlers have returned.
+    /// Responses whose handlers have returned.
     pub(super) making: HashMap<highwire_request, Making>,
-    /// What other threads have done with the responses of handlers that have not returned. It has effect when they return.
+    /// What other threads have done with responses whose handlers have not returned. It takes effect when they return.
     early: HashMap<highwire_request, Early>,
     /// The handles in `early`, the oldest first.
     order: VecDeque<highwire_request>,
 }
 
-/// The most responses of which other threads have done something before their handlers have returned. A server has no more
-/// workers, and each runs one handler at a time. Beyond it the oldest is forgotten, which is one that the program has used
-/// after it was sent.
+/// The most entries in `early`. A server has no more workers, and each runs one handler at a time, so if there are
+/// more, the program has used a response after it was sent. The oldest entry is then evicted.
 const MOST_EARLY: usize = 1024;
 
 /// What other threads have done with a response whose handler has not returned.
@@ -33,7 +31,7 @@ pub(super) struct Early {
 }
 
 impl Left {
-    /// Returns the place for what another thread does with a response whose handler has not returned.
+    /// Returns the entry of a response in `early`, possibly a new one.
     fn early(&mut self, handle: highwire_request) -> &mut Early {
         if !self.early.contains_key(&handle) {
             if self.order.len() >= MOST_EARLY
@@ -103,7 +101,7 @@ impl Making {
 pub(super) struct Completion {
     pub(super) callback: Completed,
     pub(super) data: Data,
-    /// True if the callback is called in any case: at the latest when this is dropped, on whichever thread does that.
+    /// True if the callback must be called, at the latest when this is dropped, on the thread that drops it.
     pub(super) is_owed: bool,
 }
 
@@ -115,7 +113,7 @@ impl Drop for Completion {
     }
 }
 
-/// Changes a response that is not that of a call of this thread.
+/// Changes a response outside of its handler.
 pub(super) fn change(handle: highwire_request, act: impl FnOnce(&mut Making)) {
     let mut left = lock(&LEFT);
     match left.making.get_mut(&handle) {
@@ -124,8 +122,8 @@ pub(super) fn change(handle: highwire_request, act: impl FnOnce(&mut Making)) {
     }
 }
 
-/// Takes a response, to send it, if its handler has returned. Otherwise keeps what `own` returns until it returns. Both
-/// happen under one lock, because the handler may return at any time.
+/// Takes a response, to send it, if its handler has returned. Otherwise keeps the result of `own` until the handler
+/// returns. Both happen under one lock, because the handler may return at any time.
 pub(super) fn take(handle: highwire_request, own: impl FnOnce(&Making) -> Owned) -> Option<Making> {
     let mut left = lock(&LEFT);
     if let Some(making) = left.making.remove(&handle) {

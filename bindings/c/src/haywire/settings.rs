@@ -1,4 +1,4 @@
-//! What Haywire's programs say: settings, routes, methods, status lines.
+//! The notation of Haywire's programs: settings, routes, methods, status lines.
 
 use crate::log::complain;
 use highwire::{Request, StatusCode};
@@ -33,7 +33,7 @@ impl Settings {
             let (key, value) = (key.trim(), value.trim());
             let number = || {
                 value.parse().unwrap_or_else(|_| {
-                    complain("haywire", format_args!("{key}: {value:?} is not a number, so it is 0"));
+                    complain("haywire", format_args!("{key}: {value:?} is not a number; using 0"));
                     0
                 })
             };
@@ -116,7 +116,8 @@ pub(super) fn head(request: &Request<'_>) -> Head {
     Head { major, minor, method: method as u8, keeps_alive }
 }
 
-/// Returns the status of a line such as `200 OK`, and its reason if it is not the usual one. A wrong line is 500.
+/// Returns the status of a line such as `200 OK`, and its reason if it is not the usual one. An invalid line becomes
+/// 500.
 pub(super) fn status(line: &[u8]) -> (StatusCode, Option<String>) {
     let line = String::from_utf8_lossy(line);
     let line = line.trim_end_matches('\0').trim();
@@ -125,7 +126,7 @@ pub(super) fn status(line: &[u8]) -> (StatusCode, Option<String>) {
     let Some(status) = code.and_then(|code| StatusCode::from_u16(code).ok()) else {
         return (StatusCode::INTERNAL_SERVER_ERROR, None);
     };
-    // The engine has reasons of its own for all usual statuses, and a cheaper way to write these.
+    // The engine knows the usual reasons, and writes them faster.
     let is_usual = reason.is_empty() || (code_has_own(status) && status.canonical_reason() == Some(reason));
     (status, (!is_usual).then(|| reason.to_string()))
 }

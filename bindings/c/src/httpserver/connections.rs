@@ -21,33 +21,34 @@ use std::sync::Arc;
 pub(super) enum Chunks {
     /// From the connection, as it arrives.
     Parts,
-    /// This is it: the whole body, and then nothing.
+    /// The whole body at once, and then nothing.
     Whole(Bytes),
 }
 
-/// A connection, and the request that it answers now.
+/// A connection, and its current request.
 pub(super) struct Connection {
     pub(super) server: Arc<Server>,
     /// The handle of the request.
     pub(super) request: highwire_request,
     /// The value of the program, which lives as long as the connection.
     pub(super) userdata: *mut c_void,
-    /// A copy of the request's head, from the moment at which the program asks for a part of it.
+    /// A copy of the request's head, made when the program first asks for a part of it.
     head: Option<Box<HeadCopy>>,
     pub(super) body: Bytes,
     pub(super) chunk: Bytes,
     /// The body as a chunk, if it is not streamed.
     pub(super) whole_chunk: Option<Bytes>,
-    /// The response body that is being sent in chunks, its trailers, and who waits for room.
+    /// The response body that is being sent in chunks, and its trailers.
     pub(super) stream: Option<(highwire_stream, LateTrailers)>,
     pub(super) waits_for_room: RequestCallback,
     /// Runs callbacks on the connection's worker, also for calls between its turns.
     pub(super) spawner: Option<Spawner>,
     /// True if another connection has its slot.
     has_ended: bool,
-    /// What other threads know of it, too.
+    /// The part of its state that all threads share.
     pub(super) known: Arc<Known>,
-    /// A request that was deferred before its handler began, so that the handler can read it although another thread has answered it.
+    /// A request that was deferred before its handler began, so that the handler can read it even if another thread has
+    /// answered it.
     held: Option<Arc<Deferred>>,
 }
 
@@ -57,7 +58,7 @@ impl Drop for Connection {
     }
 }
 
-/// The most buffers for copies of heads that a thread keeps for reuse, and the largest capacity of each in bytes.
+/// The most buffers in a thread's free list for copies of heads, and the largest capacity of each in bytes.
 const SPARE_HEADS: usize = 64;
 const SPARE_HEAD_BYTES: usize = 4096;
 
@@ -113,7 +114,7 @@ struct Connections {
     by_number: HashMap<u64, Connection>,
     /// The number of the connection in each slot of each server, so that a later connection in the slot ends the earlier one.
     by_slot: HashMap<(u32, u32), u64>,
-    /// Those that have ended before the program has answered.
+    /// Connections that have ended before the program has answered.
     unanswered: Vec<u64>,
 }
 
@@ -140,7 +141,7 @@ pub(super) fn begin(server: &Arc<Server>, id: SocketId, request: highwire_reques
             let ended = connections.by_number.get_mut(&before)?;
             ended.has_ended = true;
             if !ended.known.is_answered() {
-                // The program may still read the request, whose copy is made before the engine's is dropped.
+                // The program may still read the request, so it is copied before the engine drops it.
                 ended.head(|_| Some(()));
                 connections.unanswered.push(before);
                 return Some((ended.request, None));

@@ -17,10 +17,10 @@ pub(super) struct Known {
     request: AtomicU64,
     /// True if the connection closes after the response.
     closes: AtomicBool,
-    /// True if the program has answered the request. Until then the parts of the request that it was given live, also if the client has
-    /// left.
+    /// True if the program has answered the request. Until then, the strings that it has got stay valid, even if the
+    /// client has disconnected.
     is_answered: AtomicBool,
-    /// What is known of the handler.
+    /// The state of the handler: one of the constants below.
     handler: AtomicU8,
 }
 

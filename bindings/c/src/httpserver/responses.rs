@@ -44,7 +44,7 @@ pub extern "C" fn http_response_init() -> *mut http_response_s {
     responses.last += 1;
     let last = responses.last;
     responses.making.insert(last, Making::default());
-    // No number is one of memory, and none is NULL.
+    // No number is the address of an allocation, and none is NULL.
     (last << 1 | 1) as usize as *mut http_response_s
 }
 
@@ -57,7 +57,7 @@ fn take(response: *mut http_response_s) -> Option<Making> {
     responses().making.remove(&(response as usize as u64 >> 1))
 }
 
-/// Sets the status; 200 without it. One outside 100 to 599 is 500.
+/// Sets the status; the default is 200. A status outside 200 to 599 becomes 500.
 #[unsafe(no_mangle)]
 pub extern "C" fn http_response_status(response: *mut http_response_s, status: c_int) {
     change(response, |making| making.status = Some(status));

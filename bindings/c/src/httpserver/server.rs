@@ -40,8 +40,8 @@ const DEFAULTS: http_server_knobs = http_server_knobs {
 };
 
 impl http_server_knobs {
-    /// Returns the knobs with the default in place of each that is 0, and of each negative size. A negative time is one
-    /// without an end.
+    /// Returns the knobs with the default in place of each that is 0, and of each negative size. A negative time means
+    /// no limit.
     fn positive(self) -> http_server_knobs {
         fn time(name: &str, value: c_int, default: c_int) -> c_int {
             if value == 0 {
@@ -85,11 +85,11 @@ pub(super) struct Server {
     epoll: c_int,
     /// The loop of the thread that listens, or 0.
     running: AtomicU64,
-    /// What the descriptor's event of the server itself points to.
+    /// The target of the pointer in the server's own event.
     event: Event,
 }
 
-/// What the pointers of events point to: the first member is the function, as programs have it.
+/// The target of an event's pointer. As in programs' own structs, the first member is the function.
 #[repr(C)]
 struct Event {
     handler: unsafe extern "C" fn(*mut libc::epoll_event),
@@ -109,7 +109,7 @@ impl Server {
     }
 }
 
-/// What a program has of a server: memory that it may free.
+/// A server as a program holds it: memory that the program may free.
 #[repr(C)]
 struct Memory {
     number: u32,
@@ -148,6 +148,11 @@ pub extern "C" fn http_server_init_with(
     // SAFETY: the size is not 0. The program frees it with `free`.
     let memory: *mut Memory = unsafe { libc::malloc(size_of::<Memory>()) }.cast();
     if epoll < 0 || memory.is_null() {
+        // SAFETY: nobody else has the memory, which may be NULL, or the descriptor; closing -1 only fails.
+        unsafe {
+            libc::free(memory.cast());
+            libc::close(epoll);
+        }
         return ptr::null_mut();
     }
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -273,7 +278,7 @@ fn handle_event(server: &Server, timeout: c_int) -> c_int {
         1 => {
             let pointer = event.u64 as usize as *const Event;
             if ptr::eq(pointer, &server.event) && server.running().is_some_and(embed::is_in_turn) {
-                // The program polls the server in a handler of its own, whose turn goes on afterwards.
+                // A handler of this server polls it. Its turn goes on afterwards.
                 return 0;
             }
             // SAFETY: as documented, each pointer that is registered points to a struct whose first member is the function.
@@ -295,7 +300,7 @@ unsafe extern "C" fn turn(event: *mut libc::epoll_event) {
     // SAFETY: as the caller promises.
     let number = unsafe { (*((*event).u64 as usize as *const Event)).server };
     let running = servers().get(&number).and_then(|server| server.running());
-    // A turn that runs already goes on afterwards.
+    // If a turn runs already, it goes on afterwards.
     let _ = guarded(|| running.map_or(Ok(false), embed::turn).map(drop));
 }
 
@@ -317,9 +322,9 @@ fn listen(server: &Arc<Server>, address: &str) -> Result<(), Failed> {
     });
     let app = App::new().fallback(handler).configure(|config| {
         config.workers = 1;
-        // As in the original, several processes may have the port.
+        // As in the original, several processes may listen on the port.
         config.socket.reuse_port = true;
-        // A request is a connection.
+        // The interface identifies a request by its connection.
         config.http2_cleartext = false;
         config.timeouts.head = seconds(knobs.request_timeout);
         config.timeouts.body = seconds(knobs.request_timeout);
@@ -340,7 +345,7 @@ fn listen(server: &Arc<Server>, address: &str) -> Result<(), Failed> {
         return Err((HIGHWIRE_SYSTEM, std::io::Error::last_os_error().to_string()));
     }
     server.running.store(running.id, Ordering::Relaxed);
-    // The worker must have run once before it is waited for.
+    // The worker must run once before the first wait.
     embed::turn(running).map(drop)
 }
 
