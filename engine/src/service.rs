@@ -118,6 +118,15 @@ pub trait Service {
         self.error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error")
     }
 
+    /// Called just before the worker's thread may block until something happens, and not when it only looks whether something
+    /// has. A service that holds a lock which other threads need, such as an interpreter's, gives it back here. Must not
+    /// panic.
+    fn before_wait(&mut self) {}
+
+    /// Called just after the worker's thread has blocked, with every [`before_wait`](Self::before_wait), before any other
+    /// method. Must not panic.
+    fn after_wait(&mut self) {}
+
     /// Called when the worker ends. Its thread may continue to run. No handler or task of the service runs after this
     /// call. A panic is logged.
     fn end(&mut self) {}
@@ -150,6 +159,12 @@ impl<S: Service + ?Sized> Service for Box<S> {
     }
     fn panicked(&self) -> Response {
         (**self).panicked()
+    }
+    fn before_wait(&mut self) {
+        (**self).before_wait();
+    }
+    fn after_wait(&mut self) {
+        (**self).after_wait();
     }
     fn end(&mut self) {
         (**self).end();

@@ -56,6 +56,9 @@
 //! attempts. Linux gives up after about two minutes by default; a loop that needs a shorter deadline cancels the
 //! attempt.
 //!
+//! **Watching.** The loop can also wait for descriptors of others ([`Op::Watch`](crate::Op::Watch)). Each operation is
+//! reported at most once, by [`Watched`](crate::Completion::Watched).
+//!
 //! **Failing.** After a turn has returned an error, the loop must drop the driver. The io_uring driver then returns an
 //! error from every later turn, because the kernel may still read memory that the failed turn passed to it.
 //!
@@ -75,6 +78,13 @@ pub trait Sink {
 
     /// Handles one completion. May push operations to the queue.
     fn complete(&mut self, completion: Completion<'_>, queue: &mut Queue);
+
+    /// Called just before the driver may block its thread until something completes. It is not called for a turn that does
+    /// not wait. A host with a lock that other threads need, such as an interpreter's, gives it back here.
+    fn before_wait(&mut self) {}
+
+    /// Called just after the driver has blocked its thread, with every [`before_wait`](Self::before_wait).
+    fn after_wait(&mut self) {}
 }
 
 /// Performs operations and reports completions. The module's documentation contains the contract.

@@ -33,12 +33,13 @@ mod socket;
 mod sys;
 #[cfg(target_os = "linux")]
 mod uring;
+mod watches;
 
 pub use address::Address;
 pub use clock::Instant;
 pub use driver::{Driver, Sink};
 pub use listen::{Listener, Options};
-pub use op::{Completion, ListenerId, Op, Peer, Queue, SocketId};
+pub use op::{Completion, Interest, ListenerId, Op, Peer, Queue, SocketId};
 pub use readiness::Readiness;
 pub use socket::{Socket, blocking};
 pub use sys::Waitable;

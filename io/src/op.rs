@@ -1,6 +1,7 @@
 //! The interface between a loop and its driver: operations and completions.
 
 use crate::file::File;
+use crate::sys::Waitable;
 use crate::{Address, limit};
 use bytes::Bytes;
 use std::fmt;
@@ -140,6 +141,23 @@ pub enum Op {
         /// The attempt's token.
         token: u64,
     },
+    /// Report once, by [`Completion::Watched`], that a descriptor is ready which the driver does not own, such as one of
+    /// another event loop. The loop repeats the operation to learn of the next time. A descriptor for which the system cannot
+    /// wait, such as a regular file or a closed one, counts as ready. The loop must end the watch before it closes the
+    /// descriptor. Unix only; elsewhere, every descriptor counts as ready.
+    Watch {
+        /// A number that the loop chooses. A watch in progress with the same number is replaced.
+        token: u64,
+        /// The descriptor.
+        descriptor: Waitable,
+        /// The events to wait for.
+        interest: Interest,
+    },
+    /// End a watch. Once this is queued, the watch is not reported. The driver ignores a token without a watch in progress.
+    Unwatch {
+        /// The watch's token.
+        token: u64,
+    },
     /// Stop accepting. New connections wait in the kernel's backlog. Connections that the kernel has already accepted
     /// may still be reported.
     PauseAccept {
@@ -156,6 +174,15 @@ pub enum Op {
         /// The listener.
         listener: ListenerId,
     },
+}
+
+/// The events of a watched descriptor. At least one of them is true in an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest {
+    /// Bytes, connections, an end or an error wait to be received.
+    pub readable: bool,
+    /// There is room for bytes to send, or an error waits.
+    pub writable: bool,
 }
 
 /// An event that the driver reports to the loop.
@@ -184,6 +211,13 @@ pub enum Completion<'a> {
         token: u64,
         /// The connection's socket.
         socket: SocketId,
+    },
+    /// A descriptor of [`Op::Watch`] is ready, and no longer watched.
+    Watched {
+        /// The watch's token.
+        token: u64,
+        /// The events, which are among those that the loop waits for.
+        ready: Interest,
     },
     /// An attempt of [`Op::Connect`] has failed, for example because the peer refuses, does not answer or is
     /// unreachable.
@@ -307,6 +341,11 @@ impl Queue {
     /// Returns true if a queued operation cancels the connection attempt with this token.
     pub(crate) fn cancels(&self, attempt: u64) -> bool {
         self.ops.iter().any(|op| matches!(op, Op::CancelConnect { token } if *token == attempt))
+    }
+
+    /// Returns true if a queued operation ends the watch with this token.
+    pub(crate) fn unwatches(&self, watch: u64) -> bool {
+        self.ops.iter().any(|op| matches!(op, Op::Unwatch { token } if *token == watch))
     }
 
     /// Takes back the buffer of a queued [`Op::ReceiveInto`] for a socket, if the driver has not started it.

@@ -23,6 +23,12 @@ pub(crate) struct Slots<T> {
     first: u32,
 }
 
+impl<T> Default for Slots<T> {
+    fn default() -> Slots<T> {
+        Slots::new()
+    }
+}
+
 /// The number of slots above which their memory is freed when all of them are free.
 pub(crate) const SLOTS_KEPT: usize = 1024;
 

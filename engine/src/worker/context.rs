@@ -346,6 +346,16 @@ impl<S: Service> WorkerContext<S> {
         }
     }
 
+    #[inline]
+    pub(super) fn before_wait(&mut self) {
+        self.service.before_wait();
+    }
+
+    #[inline]
+    pub(super) fn after_wait(&mut self) {
+        self.service.after_wait();
+    }
+
     /// Returns the service's answer to a request whose handler has panicked.
     pub(crate) fn panicked(&self) -> Response {
         self.service.panicked()

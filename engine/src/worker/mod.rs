@@ -27,7 +27,7 @@ use crate::server::stats::Stats;
 use crate::service::{MakeService, Service};
 use crate::worker::calls::Calls;
 use highwire_io::wake::TaskInbox;
-use highwire_io::{Driver, Instant, Listener, Queue, Sink, Waitable};
+use highwire_io::{Driver, Instant, Interest, Listener, Op, Queue, Sink, Waitable};
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::pin;
@@ -118,6 +118,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
             drain_until: None,
             came: false,
             stopped: false,
+            watched: Vec::new(),
         };
         Ok(Worker { driver, queue: Queue::new(), state, failed: false })
     }
@@ -174,6 +175,25 @@ impl<D: Driver, S: Service> Worker<D, S> {
     /// Returns the earliest moment for which a handler or a task has set a timer, or `None` if there is no timer.
     pub fn next_timer(&self) -> Option<Instant> {
         self.state.cx.context.next_timer()
+    }
+
+    /// Reports once, by [`take_watched`](Self::take_watched), that a descriptor is ready which belongs to the host, so that the
+    /// worker's turns are the only wait of a host's loop. `token` is a number that the host chooses; a watch in progress with the
+    /// same number is replaced. A descriptor for which the system cannot wait, such as a regular file, counts as ready. The
+    /// host must end the watch before it closes the descriptor.
+    pub fn watch(&mut self, token: u64, descriptor: Waitable, interest: Interest) {
+        self.queue.push(Op::Watch { token, descriptor, interest });
+    }
+
+    /// Ends a watch, so that it is not reported.
+    pub fn unwatch(&mut self, token: u64) {
+        self.state.watched.retain(|(watched, _)| *watched != token);
+        self.queue.push(Op::Unwatch { token });
+    }
+
+    /// Takes the reports of the watches that have ended because their descriptors are ready: the token of each, and its events.
+    pub fn take_watched(&mut self) -> Vec<(u64, Interest)> {
+        std::mem::take(&mut self.state.watched)
     }
 
     /// Runs turns until the worker has stopped.

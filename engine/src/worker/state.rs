@@ -15,7 +15,7 @@ use crate::service::Service;
 use crate::worker::calls::Calls;
 use crate::worker::context::WorkerContext;
 use highwire_io::wake::WAKES_KEPT;
-use highwire_io::{Completion, Instant, ListenerId, Op, Peer, Queue, Sink, SocketId};
+use highwire_io::{Completion, Instant, Interest, ListenerId, Op, Peer, Queue, Sink, SocketId};
 use highwire_proto::Head;
 use std::collections::HashMap;
 use std::io;
@@ -88,6 +88,8 @@ pub(super) struct WorkerState<S> {
     /// True if the driver has accepted a connection since [`see_shutdown`](Self::see_shutdown) last checked.
     pub(super) came: bool,
     pub(super) stopped: bool,
+    /// The reports of watches that the host has not taken.
+    pub(super) watched: Vec<(u64, Interest)>,
 }
 
 impl<S: Service> WorkerState<S> {
@@ -507,6 +509,14 @@ impl<S: Service> Sink for WorkerState<S> {
         }
     }
 
+    fn before_wait(&mut self) {
+        self.cx.before_wait();
+    }
+
+    fn after_wait(&mut self) {
+        self.cx.after_wait();
+    }
+
     #[inline]
     fn complete(&mut self, completion: Completion<'_>, queue: &mut Queue) {
         match completion {
@@ -549,6 +559,7 @@ impl<S: Service> Sink for WorkerState<S> {
                 self.pause_accept(queue);
             }
             Completion::Woken => (self.woken, self.handed) = (true, true),
+            Completion::Watched { token, ready } => self.watched.push((token, ready)),
             Completion::Connected { token, socket } => self.connection_opened(token, socket, queue),
             Completion::ConnectFailed { token, error } => {
                 if let Some(promise) = self.end_attempt(token) {

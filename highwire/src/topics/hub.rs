@@ -477,7 +477,7 @@ mod tests {
         for topic in ["a", "b", "c"] {
             news.add(topic, true);
         }
-        let mut take = || {
+        let take = || {
             let (topic, is_told) = news.take().expect("a topic");
             news.add(&topic, is_told);
             topic

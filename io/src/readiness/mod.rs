@@ -10,7 +10,9 @@
 //! end behind the data. Operations that the sink queues at a completion start before the next completion, while the
 //! received bytes are probably still in the cache.
 
+mod connect;
 mod send;
+mod watch;
 
 use crate::clock::{self, RealClock};
 use crate::connecting::Connecting;
@@ -22,9 +24,8 @@ use crate::sys::Waitable;
 use crate::sys::embed::Nest;
 use crate::sys::wake::Watch;
 use crate::wake::Notifier;
-use crate::{
-    Address, Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, random,
-};
+use crate::watches::{Watched, Watches};
+use crate::{Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, op, random};
 use mio::{Events, Interest, Poll, Token};
 use std::collections::VecDeque;
 use std::io;
@@ -36,6 +37,8 @@ const NOTIFIER: Token = Token(usize::MAX);
 const LISTENER: usize = 1 << 62;
 /// Tokens of connection attempts have this bit.
 const ATTEMPT: usize = 1 << 61;
+/// Tokens of watched descriptors have this bit.
+const WATCHED: usize = 1 << 60;
 
 const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
@@ -109,6 +112,9 @@ pub struct Readiness {
     /// Connection attempts to report as failed, because they failed immediately.
     refused: VecDeque<(u64, io::Error)>,
     lingering: Vec<Lingering>,
+    watches: Watches,
+    /// Watches to report as ready, because the system cannot wait for their descriptors.
+    unwatchable: Vec<SocketId>,
     nest: Option<Nest>,
     notifier: Notifier,
     watch: Watch,
@@ -139,6 +145,8 @@ impl Readiness {
             broken: VecDeque::new(),
             refused: VecDeque::new(),
             lingering: Vec::new(),
+            watches: Watches::default(),
+            unwatchable: Vec::new(),
             nest: None,
             notifier,
             watch,
@@ -170,53 +178,6 @@ impl Readiness {
                 Err(error)
             }
         }
-    }
-
-    fn connect(&mut self, token: u64, address: &Address) {
-        if let Err(error) = self.begin_to_connect(token, address) {
-            self.refused.push_back((token, error));
-        }
-    }
-
-    fn begin_to_connect(&mut self, token: u64, address: &Address) -> io::Result<()> {
-        self.connecting.check(token)?;
-        let attempt = self.connecting.insert(token, socket::connect(address)?)?;
-        let Some((stream, _)) = self.connecting.get(attempt) else { return Ok(()) };
-        socket::register(self.poll.registry(), stream, attempt_token(attempt), BOTH).inspect_err(|_| {
-            self.connecting.remove(attempt);
-        })
-    }
-
-    fn cancel_connect(&mut self, token: u64) {
-        // Dropping the socket also removes it from the poll.
-        self.connecting.cancel(token);
-        self.refused.retain(|(refused, _)| *refused != token);
-    }
-
-    /// Checks a connection attempt for which the kernel has reported an event, and reports its result unless the
-    /// attempt is still in progress.
-    fn attempted<S: Sink>(&mut self, attempt: SocketId, queue: &mut Queue, sink: &mut S) {
-        let Some((stream, peer)) = self.connecting.get(attempt) else { return };
-        let connected = match socket::finish_connect(stream, *peer) {
-            Ok(false) => {
-                if !socket::KEEPS_EVENTS {
-                    let _ = socket::reregister(self.poll.registry(), stream, attempt_token(attempt), BOTH);
-                }
-                return;
-            }
-            connected => connected,
-        };
-        let Some((token, (mut stream, peer))) = self.connecting.remove(attempt) else { return };
-        // The new registration also reports bytes that have already arrived.
-        let inserted = connected
-            .and_then(|_| socket::deregister(self.poll.registry(), &mut stream))
-            .and_then(|()| self.insert(stream, peer));
-        let completion = match inserted {
-            Ok(socket) => Completion::Connected { token, socket },
-            Err(error) => Completion::ConnectFailed { token, error },
-        };
-        sink.complete(completion, queue);
-        self.start(queue);
     }
 
     /// Starts every queued operation.
@@ -276,6 +237,8 @@ impl Readiness {
                 }
                 Op::Connect { token, address } => self.connect(token, &address),
                 Op::CancelConnect { token } => self.cancel_connect(token),
+                Op::Watch { token, descriptor, interest } => self.watch(Watched { token, descriptor, interest }),
+                Op::Unwatch { token } => self.unwatch(token),
                 Op::PauseAccept { listener } => self.pause_accept(listener, true),
                 Op::ResumeAccept { listener } => self.pause_accept(listener, false),
                 Op::CloseListener { listener } => {
@@ -456,7 +419,7 @@ impl Readiness {
     /// Returns how long to wait for events, or `None` to wait without a limit.
     fn patience(&self, until: Option<Instant>) -> Option<Duration> {
         let has_reports = !(self.drained.is_empty() && self.blocked.is_empty() && self.broken.is_empty());
-        if has_reports || !self.ready.is_empty() || !self.refused.is_empty() {
+        if has_reports || !self.ready.is_empty() || !self.refused.is_empty() || !self.unwatchable.is_empty() {
             return Some(Duration::ZERO);
         }
         // Events do not find a lingering connection, because its slot is free. Look at all lingering connections every
@@ -515,7 +478,15 @@ impl Driver for Readiness {
         // be wrong once the sink has handled a report.
         let patience = self.patience(until);
         let mut events = self.events.take().unwrap_or_else(|| Events::with_capacity(limit::EVENTS_A_TURN));
-        match self.poll.poll(&mut events, patience) {
+        let may_block = patience != Some(Duration::ZERO);
+        if may_block {
+            sink.before_wait();
+        }
+        let polled = self.poll.poll(&mut events, patience);
+        if may_block {
+            sink.after_wait();
+        }
+        match polled {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
@@ -523,6 +494,7 @@ impl Driver for Readiness {
         let ready = self.ready.len();
         sink.begin(self.now);
         self.report(queue, sink);
+        self.report_unwatchable(queue, sink);
         for event in &events {
             match event.token() {
                 NOTIFIER => {
@@ -533,6 +505,14 @@ impl Driver for Readiness {
                 }
                 Token(token) if token & LISTENER != 0 => {
                     self.accept(ListenerId((token & !LISTENER) as u32), queue, sink)
+                }
+                Token(token) if token & WATCHED != 0 => {
+                    let is_broken = event.is_error();
+                    let ready = op::Interest {
+                        readable: event.is_readable() || event.is_read_closed() || is_broken,
+                        writable: event.is_writable() || event.is_write_closed() || is_broken,
+                    };
+                    self.watched(id(Token(token & !WATCHED)), ready, queue, sink);
                 }
                 Token(token) if token & ATTEMPT != 0 => self.attempted(id(Token(token & !ATTEMPT)), queue, sink),
                 socket => {

@@ -24,7 +24,8 @@ use crate::outgoing::{FileRange, Next, Outgoing};
 use crate::slots::Slots;
 use crate::sys::Waitable;
 use crate::wake::Notifier;
-use crate::{Address, Completion, Driver, Instant, Listener, ListenerId, Op, Queue, Sink, Socket, SocketId};
+use crate::watches::{Watched, Watches};
+use crate::{Address, Completion, Driver, Instant, Interest, Listener, ListenerId, Op, Queue, Sink, Socket, SocketId};
 use bytes::Bytes;
 use std::cell::Cell;
 use std::io;
@@ -69,6 +70,7 @@ pub struct Simulated {
     listeners: u32,
     accept_paused: bool,
     reports: Vec<(SocketId, Report)>,
+    watches: Watches,
     notifier: Notifier,
     now: Instant,
     until: Option<Instant>,
@@ -110,6 +112,7 @@ impl Simulated {
             listeners: 0,
             accept_paused: false,
             reports: Vec::new(),
+            watches: Watches::default(),
             notifier: Notifier::new()?,
             now,
             until: None,
@@ -192,6 +195,13 @@ impl Simulated {
                 Op::CancelConnect { token } => {
                     self.connecting.cancel(token);
                     self.refused.retain(|(refused, _)| *refused != token);
+                }
+                Op::Watch { token, descriptor, interest } => {
+                    self.watches.cancel(token);
+                    self.watches.insert(Watched { token, descriptor, interest });
+                }
+                Op::Unwatch { token } => {
+                    self.watches.cancel(token);
                 }
                 Op::PauseAccept { .. } => self.accept_paused = true,
                 Op::ResumeAccept { .. } => self.accept_paused = false,
@@ -424,6 +434,29 @@ impl Simulated {
     }
 }
 
+impl Simulated {
+    /// Reports the watched descriptors that a test has made ready; see [`Network::set_ready`].
+    fn watch<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) -> bool {
+        let mut ids: Vec<_> = self.watches.ids().collect();
+        self.network.shuffle(&mut ids);
+        let mut any = false;
+        for id in ids {
+            let Some(Watched { token, descriptor, interest }) = self.watches.get(id) else { continue };
+            let state = self.network.ready(descriptor);
+            let ready = Interest {
+                readable: interest.readable && state.readable,
+                writable: interest.writable && state.writable,
+            };
+            if (ready.readable || ready.writable) && !queue.unwatches(token) {
+                self.watches.remove(id);
+                sink.complete(Completion::Watched { token, ready }, queue);
+                any = true;
+            }
+        }
+        any
+    }
+}
+
 impl Driver for Simulated {
     /// Closes the real listener, and returns a number to which clients connect with [`Network::connect_to`].
     fn listen(&mut self, _: Listener) -> io::Result<ListenerId> {
@@ -460,6 +493,7 @@ impl Driver for Simulated {
         any |= self.report(queue, sink);
         any |= self.accept(queue, sink);
         any |= self.connect(queue, sink);
+        any |= self.watch(queue, sink);
         let mut ids: Vec<_> = self.connections.ids().collect();
         self.network.shuffle(&mut ids);
         for id in ids {

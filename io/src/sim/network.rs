@@ -2,9 +2,10 @@
 
 use super::{Faults, Receiving};
 use crate::random::Seeded;
-use crate::{Address, Instant, ListenerId, Peer, SocketId};
+use crate::sys::Waitable;
+use crate::{Address, Instant, Interest, ListenerId, Peer, SocketId};
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
@@ -50,6 +51,8 @@ struct State {
     room: usize,
     /// The address of clients, if they have the same.
     peers: Option<IpAddr>,
+    /// The states of watched descriptors.
+    ready: HashMap<Waitable, Interest>,
     trace: u64,
 }
 
@@ -133,6 +136,7 @@ impl Network {
             refusing: false,
             room: LINK_BYTES,
             peers: None,
+            ready: HashMap::new(),
             trace: seed,
         };
         Network { state: Rc::new(RefCell::new(state)) }
@@ -153,6 +157,16 @@ impl Network {
     pub fn advance_to(&self, moment: Instant) {
         let mut state = self.state.borrow_mut();
         state.now = state.now.max(moment);
+    }
+
+    /// Sets whether a descriptor that the driver watches is ready, until it is set again. The descriptor need not exist.
+    pub fn set_ready(&self, descriptor: Waitable, ready: Interest) {
+        self.state.borrow_mut().ready.insert(descriptor, ready);
+    }
+
+    pub(super) fn ready(&self, descriptor: Waitable) -> Interest {
+        let never = Interest { readable: false, writable: false };
+        self.state.borrow().ready.get(&descriptor).copied().unwrap_or(never)
     }
 
     /// Gives all clients that connect from now on this address, in place of random ones.

@@ -3,7 +3,7 @@
 //! | module | Linux | macOS, FreeBSD | Windows |
 //! |---|---|---|---|
 //! | `socket` | `linux`, over `unix` | `bsd`, over `unix` | `windows` |
-//! | `listen`, `signal`, `poll` | `unix` | `unix` | `windows` |
+//! | `listen`, `signal`, `poll`, `watch` | `unix` | `unix` | `windows` |
 //! | `memory` | `linux`, over `unix` | `bsd`, over `unix` | `windows` |
 //! | `wake` | `linux` (eventfd) | `bsd` (pipe) | `windows` (UDP socket) |
 //! | `file` | `linux` (openat2) | `portable` (cap-std) | `portable` |
@@ -30,9 +30,9 @@ pub(crate) use linux::{affinity, embed, file, memory, socket, wake};
 #[cfg(not(target_os = "linux"))]
 pub(crate) use portable::{affinity, embed, file, uring};
 #[cfg(unix)]
-pub(crate) use unix::{listen, poll, signal};
+pub(crate) use unix::{listen, poll, signal, watch};
 #[cfg(windows)]
-pub(crate) use windows::{listen, memory, poll, signal, socket, wake};
+pub(crate) use windows::{listen, memory, poll, signal, socket, wake, watch};
 
 /// A handle on which a foreign loop can wait: a descriptor (unix) or a socket (Windows).
 #[cfg(unix)]

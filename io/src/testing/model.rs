@@ -504,6 +504,7 @@ impl Sink for Model {
                 self.accept_failed = true;
                 (None, "accept failed", 0)
             }
+            Completion::Watched { .. } => unreachable!("the loop watches nothing"),
             Completion::Woken => {
                 self.woken = true;
                 (None, "woken", 0)

@@ -20,6 +20,7 @@ mod provided;
 mod receive;
 mod ring;
 mod send;
+mod watch;
 
 use crate::clock::{self, RealClock};
 use crate::connecting::Connecting;
@@ -30,6 +31,7 @@ use crate::socket::{self, Socket};
 use crate::sys::Waitable;
 use crate::sys::embed::Nest;
 use crate::wake::Notifier;
+use crate::watches::{Watched, Watches};
 use crate::{Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, random};
 use connection::{Closing, Connection, Receive};
 use io_uring::{cqueue, opcode, squeue, types};
@@ -37,6 +39,7 @@ use provided::BufferRing;
 use ring::Ring;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
 /// The kind of a completion: the top 8 bits of its user data. The other bits contain a socket's generation (24 bits)
 /// and index (32 bits), or a number.
@@ -50,6 +53,7 @@ mod kind {
     pub(super) const IGNORED: u64 = 7;
     pub(super) const WRITABLE: u64 = 8;
     pub(super) const RECEIVE_INTO: u64 = 9;
+    pub(super) const WATCHED: u64 = 10;
 }
 
 fn data(kind: u64, socket: SocketId) -> u64 {
@@ -113,6 +117,7 @@ pub struct Uring {
     blocked: Vec<SocketId>,
     drained: Vec<SocketId>,
     lingering: Vec<(SocketId, Instant)>,
+    watches: Watches,
     nest: Option<Nest>,
     /// The eventfd that the ring signals on completions, if a foreign loop waits for this driver.
     signal: Option<Notifier>,
@@ -153,6 +158,7 @@ impl Uring {
             blocked: Vec::new(),
             drained: Vec::new(),
             lingering: Vec::new(),
+            watches: Watches::default(),
             nest: None,
             signal: None,
             notifier: Notifier::new()?,
@@ -246,6 +252,8 @@ impl Uring {
                 Op::ReceiveInto { socket, buffer, room } => self.receive_into(socket, buffer, room),
                 Op::Connect { token, address } => self.connect(token, &address),
                 Op::CancelConnect { token } => self.cancel_connect(token),
+                Op::Watch { token, descriptor, interest } => self.watch(Watched { token, descriptor, interest }),
+                Op::Unwatch { token } => self.unwatch(token),
                 Op::PauseAccept { listener } => {
                     if let Some(Some(accepting)) = self.listeners.get_mut(listener.0 as usize) {
                         accepting.paused = true;
@@ -278,6 +286,22 @@ impl Uring {
     /// out of the ring.
     fn enter(&mut self, until: Option<Instant>) -> io::Result<()> {
         let patience = until.map(|until| until.since(self.clock.now()));
+        self.enter_with(patience)
+    }
+
+    /// Does what [`enter`](Self::enter) does, and lets the sink know if the call may block.
+    fn enter_for<S: Sink>(&mut self, until: Option<Instant>, sink: &mut S) -> io::Result<()> {
+        let patience = until.map(|until| until.since(self.clock.now()));
+        if patience == Some(Duration::ZERO) {
+            return self.enter_with(patience);
+        }
+        sink.before_wait();
+        let entered = self.enter_with(patience);
+        sink.after_wait();
+        entered
+    }
+
+    fn enter_with(&mut self, patience: Option<Duration>) -> io::Result<()> {
         self.ring.enter(patience)?;
         let entries = &mut self.entries;
         self.ring.completions(|data, result, flags| entries.push(Entry { data, result, flags }));
@@ -303,6 +327,7 @@ impl Uring {
             kind::ACCEPT => self.accepted(number_of(entry.data), entry, queue, sink),
             kind::SEND => self.sent(socket_of(entry.data), entry.result, queue, sink),
             kind::WRITABLE => self.writable(socket_of(entry.data), queue, sink),
+            kind::WATCHED => self.watched(socket_of(entry.data), entry.result, queue, sink),
             kind::CONNECT => self.attempted(socket_of(entry.data), entry.result, queue, sink),
             kind::NOTIFIER => {
                 self.notifier.acknowledge();
@@ -528,7 +553,7 @@ impl Uring {
         let at_once = !self.entries.is_empty() || self.has_reports();
         let until = if at_once { Some(Instant::default()) } else { until };
         let linger = self.lingering.first().map(|&(_, since)| since + limit::LINGER);
-        self.enter(until.into_iter().chain(linger).min())?;
+        self.enter_for(until.into_iter().chain(linger).min(), sink)?;
         self.settle(queue);
         self.now = self.clock.now();
         sink.begin(self.now);

@@ -113,16 +113,18 @@ fn silent() -> (Socket, SocketAddr, Vec<TcpStream>) {
     (listener, address, waiting)
 }
 
-/// Returns the number of attempts to connect to a port that have no answer yet (SYN_SENT, 02 in the kernel's table).
+/// Returns the number of attempts to connect to a port that have no answer yet (SYN_SENT, 02 in the kernel's table). The table
+/// may list a socket twice if others open and close sockets meanwhile.
 #[cfg(target_os = "linux")]
 fn tries(port: u16) -> usize {
     let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
     let peer = format!(":{port:04X}");
-    let is_one = |line: &&str| {
-        let mut words = line.split_whitespace().skip(2);
-        words.next().is_some_and(|word| word.ends_with(&peer)) && words.next() == Some("02")
+    let local = |line: &'_ str| {
+        let mut words = line.split_whitespace().skip(1);
+        let local = words.next()?.to_owned();
+        (words.next()?.ends_with(&peer) && words.next() == Some("02")).then_some(local)
     };
-    table.lines().filter(is_one).count()
+    table.lines().filter_map(local).collect::<std::collections::HashSet<_>>().len()
 }
 
 #[cfg(target_os = "linux")]

@@ -3,3 +3,4 @@
 mod connecting;
 mod contract;
 mod resets;
+mod watching;

@@ -6,3 +6,4 @@ pub(crate) mod poll;
 pub(crate) mod signal;
 pub(crate) mod socket;
 pub(crate) mod wake;
+pub(crate) mod watch;
