@@ -118,6 +118,12 @@ pub trait Service {
         self.error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error")
     }
 
+    /// Returns true if the worker's host has work to do, so that the turn must not wait. Called once in each turn, before its
+    /// wait: a task of the worker may have given the host's event loop work after the host began the turn.
+    fn has_work(&self) -> bool {
+        false
+    }
+
     /// Called just before the worker's thread may block until something happens, and not when it only looks whether something
     /// has. A service that holds a lock which other threads need, such as an interpreter's, gives it back here. Must not
     /// panic.
@@ -159,6 +165,9 @@ impl<S: Service + ?Sized> Service for Box<S> {
     }
     fn panicked(&self) -> Response {
         (**self).panicked()
+    }
+    fn has_work(&self) -> bool {
+        (**self).has_work()
     }
     fn before_wait(&mut self) {
         (**self).before_wait();

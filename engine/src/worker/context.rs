@@ -347,6 +347,11 @@ impl<S: Service> WorkerContext<S> {
     }
 
     #[inline]
+    pub(super) fn host_has_work(&self) -> bool {
+        self.service.has_work()
+    }
+
+    #[inline]
     pub(super) fn before_wait(&mut self) {
         self.service.before_wait();
     }

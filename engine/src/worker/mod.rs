@@ -292,7 +292,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
         more |= context.inbox.has_local() || context.awaits_turn() || context.is_root_woken() || context.has_connects();
         // The tasks may have finished the last request that a shutdown waited for. No completion would then end the
         // driver's wait.
-        more |= self.state.is_deserted();
+        more |= self.state.is_deserted() || self.state.cx.host_has_work();
         let until =
             if more { Some(Instant::default()) } else { self.state.next_moment().into_iter().chain(limit).min() };
         // After an error the kernel may still read the driver's buffers, so no other turn may follow.
