@@ -5,6 +5,7 @@ use crate::message::request::{FromRequest, Request};
 use highwire_engine::raw::Switch;
 pub use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter};
 use highwire_engine::response::Content;
+use highwire_proto::Head;
 use http::{HeaderValue, StatusCode, header};
 use std::future::Future;
 
@@ -70,22 +71,29 @@ impl Upgrade {
     }
 }
 
-impl FromRequest for Upgrade {
-    fn from_request(request: &mut Request<'_>) -> Result<Upgrade, Response> {
-        let protocol = request.head.protocol.of(request.window);
-        let tunnel = request.head.method == highwire_proto::Method::Connect && protocol.is_empty();
+impl Upgrade {
+    /// Returns what a request proposes.
+    pub(crate) fn of(head: &Head, window: &[u8]) -> Upgrade {
+        let protocol = head.protocol.of(window);
+        let tunnel = head.method == highwire_proto::Method::Connect && protocol.is_empty();
         if !protocol.is_empty() {
-            return Ok(Upgrade { proposed: vec![String::from_utf8_lossy(protocol).into_owned()], tunnel });
+            return Upgrade { proposed: vec![String::from_utf8_lossy(protocol).into_owned()], tunnel };
         }
         let mut proposed = Vec::new();
-        if request.head.upgrade && !tunnel {
-            for value in request.head.named(request.window, b"upgrade") {
+        if head.upgrade && !tunnel {
+            for value in head.named(window, b"upgrade") {
                 let names = value
                     .split(|&byte| byte == b',')
                     .map(|name| String::from_utf8_lossy(name.trim_ascii()).into_owned());
                 proposed.extend(names.filter(|name| !name.is_empty()));
             }
         }
-        Ok(Upgrade { proposed, tunnel })
+        Upgrade { proposed, tunnel }
+    }
+}
+
+impl FromRequest for Upgrade {
+    fn from_request(request: &mut Request<'_>) -> Result<Upgrade, Response> {
+        Ok(Upgrade::of(request.head, request.window))
     }
 }

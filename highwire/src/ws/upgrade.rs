@@ -8,9 +8,11 @@ use super::together::Together;
 use crate::message::request::{FromRequest, Request};
 use crate::middleware::Forwarded;
 use crate::{Peer, Response, Upgrade};
+use highwire_engine::request::Caller;
 use highwire_io::SocketId;
 use highwire_proto::ws::deflate::{Agreement, extensions, is_list_of_extensions};
 use highwire_proto::ws::{Bounds, Connection, handshake};
+use highwire_proto::{Head, Version};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use std::future::Future;
 use std::time::Duration;
@@ -89,84 +91,111 @@ const VERSION: HeaderName = header::SEC_WEBSOCKET_VERSION;
 
 impl FromRequest for WebSocketUpgrade {
     fn from_request(request: &mut Request<'_>) -> Result<WebSocketUpgrade, Response> {
-        let is_http2 = request.version() == http::Version::HTTP_2;
-        if !is_http2 && request.head.method != highwire_proto::Method::Get {
-            let response = refused(request, StatusCode::METHOD_NOT_ALLOWED, "a WebSocket is opened with GET\n");
+        let opening = Opening { head: request.head, window: request.window, caller: request.caller };
+        let mut upgrade = opening.read()?;
+        upgrade.forwarded.extend(request.extension::<Forwarded>().and_then(|forwarded| forwarded.host.clone()));
+        Ok(upgrade)
+    }
+}
+
+/// A request that may open a WebSocket.
+#[derive(Clone, Copy)]
+struct Opening<'r> {
+    head: &'r Head,
+    window: &'r [u8],
+    caller: Caller<'r>,
+}
+
+impl<'r> Opening<'r> {
+    fn read(self) -> Result<WebSocketUpgrade, Response> {
+        let Opening { head, window, caller } = self;
+        let is_http2 = head.version == Version::Http2;
+        if !is_http2 && head.method != highwire_proto::Method::Get {
+            let response = self.refused(StatusCode::METHOD_NOT_ALLOWED, "a WebSocket is opened with GET\n");
             return Err(response.with_header(header::ALLOW, HeaderValue::from_static("GET")));
         }
-        let upgrade = Upgrade::from_request(request)?;
+        let upgrade = Upgrade::of(head, window);
         if !upgrade.proposed().iter().any(|name| name.eq_ignore_ascii_case("websocket")) {
-            let response = refused(request, StatusCode::UPGRADE_REQUIRED, "this needs an upgrade to websocket\n");
+            let response = self.refused(StatusCode::UPGRADE_REQUIRED, "this needs an upgrade to websocket\n");
             return Err(response.with_header(header::UPGRADE, HeaderValue::from_static("websocket")));
         }
-        if only(request, VERSION.as_str()) != Some(handshake::VERSION.as_bytes()) {
-            let response = refused(request, StatusCode::UPGRADE_REQUIRED, "Sec-WebSocket-Version must be 13\n");
+        if self.only(VERSION.as_str()) != Some(handshake::VERSION.as_bytes()) {
+            let response = self.refused(StatusCode::UPGRADE_REQUIRED, "Sec-WebSocket-Version must be 13\n");
             return Err(response.with_header(VERSION, HeaderValue::from_static(handshake::VERSION)));
         }
-        let accept = if is_http2 { None } else { Some(accept(request)?) };
+        let accept = if is_http2 { None } else { Some(self.accept()?) };
         let mut proposed = Vec::new();
-        for value in request.head.named(request.window, b"sec-websocket-protocol") {
+        for value in head.named(window, b"sec-websocket-protocol") {
             for token in handshake::tokens(value) {
                 let text = "Sec-WebSocket-Protocol is not a list of tokens\n";
-                proposed.push(token.ok_or_else(|| refused(request, StatusCode::BAD_REQUEST, text))?.to_string());
+                proposed.push(token.ok_or_else(|| self.refused(StatusCode::BAD_REQUEST, text))?.to_string());
             }
         }
-        let extensions: Vec<_> = request.head.named(request.window, b"sec-websocket-extensions").collect();
+        let extensions: Vec<_> = head.named(window, b"sec-websocket-extensions").collect();
         let (is_extended, extensions) = (!extensions.is_empty(), extensions.join(&b','));
         if is_extended && !is_list_of_extensions(&extensions) {
-            return Err(refused(request, StatusCode::BAD_REQUEST, "Sec-WebSocket-Extensions is malformed\n"));
+            return Err(self.refused(StatusCode::BAD_REQUEST, "Sec-WebSocket-Extensions is malformed\n"));
         }
         Ok(WebSocketUpgrade {
             upgrade,
             accept,
             proposed,
             // A repeated field becomes an empty origin, which is that of no host.
-            origin: request.header("origin").map(|_| only(request, "origin").unwrap_or_default().to_vec()),
-            authority: request.authority().to_string(),
-            forwarded: forwarded_hosts(request),
-            is_same_origin: only(request, "sec-fetch-site") == Some(b"same-origin"),
-            peer: request.peer(),
+            origin: head.field(window, b"origin").map(|_| self.only("origin").unwrap_or_default().to_vec()),
+            authority: String::from_utf8_lossy(head.authority(window)).into_owned(),
+            forwarded: self.forwarded_hosts(),
+            is_same_origin: self.only("sec-fetch-site") == Some(b"same-origin"),
+            peer: caller.peer(),
             origins: Origins::Own,
             extensions,
             deflate: None,
             settings: Settings { bounds: Bounds::default(), ping_interval: Some(PING_INTERVAL), subprotocol: None },
-            shared: request.connection().filter(|_| is_http2),
+            shared: caller.connection().filter(|_| is_http2),
         })
+    }
+
+    /// Returns the value of `Sec-WebSocket-Accept`, or the response to a missing, repeated or invalid key.
+    fn accept(self) -> Result<[u8; handshake::ACCEPT_BYTES], Response> {
+        self.only("sec-websocket-key").and_then(handshake::accept).ok_or_else(|| {
+            let text = "Sec-WebSocket-Key must be 16 bytes in base64, once\n";
+            self.refused(StatusCode::BAD_REQUEST, text)
+        })
+    }
+
+    /// Logs that the request is refused, and returns the response.
+    fn refused(self, status: StatusCode, text: &'static str) -> Response {
+        let peer = self.caller.peer();
+        highwire_engine::log!(Refused, info, %peer, %status, "a request to open a WebSocket is refused: {}", text.trim_ascii());
+        Response::error(status, text)
+    }
+
+    /// Returns the hosts in `X-Forwarded-Host`. Here the peer need not be a trusted proxy: the origin is checked because a
+    /// browser sends its cookies with requests of any page, and no page can set a field of such a request. A client that can
+    /// set fields can also leave out `Origin`.
+    fn forwarded_hosts(self) -> Vec<String> {
+        let named = self.head.named(self.window, b"x-forwarded-host");
+        let lists = named.filter_map(|value| std::str::from_utf8(value).ok());
+        lists.flat_map(|list| list.split(',')).map(|host| host.trim_ascii().to_string()).collect()
+    }
+
+    /// Returns the value of a header field, unless the field is missing or repeated.
+    fn only(self, name: &str) -> Option<&'r [u8]> {
+        let mut values = self.head.named(self.window, name.as_bytes());
+        values.next().filter(|_| values.next().is_none())
     }
 }
 
-/// Returns the value of `Sec-WebSocket-Accept`, or the response to a missing, repeated or invalid key.
-fn accept(request: &Request<'_>) -> Result<[u8; handshake::ACCEPT_BYTES], Response> {
-    only(request, "sec-websocket-key").and_then(handshake::accept).ok_or_else(|| {
-        let text = "Sec-WebSocket-Key must be 16 bytes in base64, once\n";
-        refused(request, StatusCode::BAD_REQUEST, text)
-    })
-}
-
-/// Logs that a request is refused, and returns the response.
-fn refused(request: &Request<'_>, status: StatusCode, text: &'static str) -> Response {
-    highwire_engine::log!(Refused, info, peer = %request.peer(), %status, "a request to open a WebSocket is refused: {}", text.trim_ascii());
-    Response::error(status, text)
-}
-
-/// Returns the hosts for which proxies have received a request. Here the peer need not be a trusted proxy: the origin
-/// is checked because a browser sends its cookies with requests of any page, and no page can set a field of such a
-/// request. A client that can set fields can also leave out `Origin`.
-fn forwarded_hosts(request: &mut Request<'_>) -> Vec<String> {
-    let named = request.head.named(request.window, b"x-forwarded-host");
-    let lists = named.filter_map(|value| std::str::from_utf8(value).ok());
-    let mut hosts: Vec<_> = lists.flat_map(|list| list.split(',')).map(|host| host.trim_ascii().to_string()).collect();
-    hosts.extend(request.extension::<Forwarded>().and_then(|forwarded| forwarded.host.clone()));
-    hosts
-}
-
-/// Returns the value of a header field, unless the field is missing or repeated.
-fn only<'r>(request: &Request<'r>, name: &str) -> Option<&'r [u8]> {
-    let mut values = request.head.named(request.window, name.as_bytes());
-    values.next().filter(|_| values.next().is_none())
-}
-
 impl WebSocketUpgrade {
+    /// Reads a request of the engine, for a program with a [`Service`](highwire_engine::Service) of its own in place of an
+    /// [`App`](crate::App).
+    ///
+    /// # Errors
+    /// Returns the response to a request that does not open a WebSocket properly.
+    #[doc(hidden)]
+    pub fn of(head: &Head, window: &[u8], caller: Caller<'_>) -> Result<WebSocketUpgrade, Response> {
+        Opening { head, window, caller }.read()
+    }
+
     /// Sets the subprotocols that the handler speaks, in its order of preference. The first of them that the client
     /// proposes is agreed on. If there is none, the connection opens without a subprotocol, and most clients then close
     /// it.

@@ -1,0 +1,40 @@
+"""Finds the application that a command line names."""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+
+
+class ApplicationNotFound(Exception):
+    """The application cannot be imported. The text says why, in one line."""
+
+
+def import_application(target: str, app_dir: str | None = None, factory: bool = False) -> Callable:
+    """Returns the application `MODULE:ATTRIBUTE`, of which the attribute is `app` by default.
+
+    app_dir: the folder that is searched first; the working directory by default.
+    factory: the attribute is a function that returns the application.
+    """
+    module_name, _, attribute = target.partition(":")
+    attribute = attribute or "app"
+    folder = os.path.abspath(app_dir or ".")
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        found = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        # An import inside the module may have failed, which is another fault.
+        if error.name is not None and (module_name == error.name or module_name.startswith(error.name + ".")):
+            raise ApplicationNotFound(f"there is no module {module_name!r} in {folder}") from None
+        raise
+    for name in attribute.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise ApplicationNotFound(f"the module {module_name!r} has no attribute {attribute!r}") from None
+    if factory:
+        found = found()
+    if not callable(found):
+        raise ApplicationNotFound(f"{target!r} is of type {type(found).__name__}, which cannot be called")
+    return found

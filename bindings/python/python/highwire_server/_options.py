@@ -1,0 +1,178 @@
+"""The options of the command and of `run`, with their environment variables."""
+
+import argparse
+import logging
+import os
+from dataclasses import asdict, dataclass, field, fields
+
+LOG_LEVELS = {"critical": 50, "error": 40, "warning": 30, "info": 20, "debug": 10}
+
+
+@dataclass
+class Options:
+    """What the command serves, and how. Each option has the name of the command's, with `_` for `-`."""
+
+    app: str = ""
+    interface: str = "auto"
+    host: str = "127.0.0.1"
+    port: int = 8000
+    uds: str | None = None
+    fd: int | None = None
+    bind: list[str] = field(default_factory=list)
+    workers: int = 1
+    threads: int = 1
+    engine: str = "auto"
+    http: str = "auto"
+    lifespan: str = "auto"
+    root_path: str = ""
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    backlog: int = 4096
+    limit_concurrency: int | None = None
+    limit_max_requests: int | None = None
+    limit_max_requests_jitter: int = 0
+    limit_body: int | None = None
+    timeout_keep_alive: float | None = None
+    timeout_graceful_shutdown: float = 30.0
+    timeout_request: float | None = None
+    ws_max_size: int = 16 * 1024 * 1024
+    ws_deflate: bool = True
+    server_header: bool = True
+    log_level: str = "info"
+    factory: bool = False
+    app_dir: str | None = None
+    reload: bool = False
+    reload_dirs: list[str] = field(default_factory=list)
+
+    def binds(self) -> list[str]:
+        """Returns the addresses to listen on, as the engine spells them."""
+        if self.bind:
+            return self.bind
+        if self.fd is not None:
+            return [f"fd:{self.fd}"]
+        if self.uds is not None:
+            return [f"unix:{self.uds}"]
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return [f"{host}:{self.port}"]
+
+    def as_dict(self) -> dict:
+        return asdict(self)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that tells what is wrong in one line."""
+
+    def error(self, message: str):
+        self.exit(2, f"{self.prog}: {message}; see --help\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command line."""
+    parser = Parser(
+        prog="highwire-server",
+        description="Serves an ASGI or WSGI application over HTTP/1, HTTP/2 and WebSocket.",
+        epilog="Each option can be given by an environment variable, too: --log-level by HIGHWIRE_LOG_LEVEL.",
+    )
+    add = parser.add_argument
+    add("app", metavar="MODULE:ATTRIBUTE", help="the application; the attribute is `app` by default")
+    add("--interface", choices=("auto", "asgi", "wsgi"), help="how the application is called (auto)")
+    add("--host", help="the address to listen on (127.0.0.1)")
+    add("--port", type=int, help="the port to listen on (8000)")
+    add("--uds", metavar="PATH", help="listen on a unix socket")
+    add("--fd", type=int, metavar="NUMBER", help="listen on a socket that was inherited")
+    add("--bind", action="append", metavar="ADDRESS",
+        help="listen on HOST:PORT, [IPV6]:PORT, unix:PATH or fd:NUMBER; repeatable")
+    add("--workers", type=int, metavar="N", help="processes (1, or WEB_CONCURRENCY)")
+    add("--threads", type=int, metavar="N", help="threads of each process that call a WSGI application (1)")
+    add("--engine", choices=("auto", "uring", "readiness"), help="the interface to the kernel (auto)")
+    add("--http", choices=("auto", "1", "2"), help="the versions of HTTP (auto: both)")
+    add("--lifespan", choices=("auto", "on", "off"), help="the lifespan protocol of ASGI (auto)")
+    add("--root-path", metavar="PATH", help="the path at which a proxy has mounted the application")
+    add("--ssl-certfile", metavar="FILE", help="serve TLS with this certificate chain (PEM)")
+    add("--ssl-keyfile", metavar="FILE", help="the private key (PEM), if it is not in --ssl-certfile")
+    add("--backlog", type=int, metavar="N", help="connections that may wait to be accepted (4096)")
+    add("--limit-concurrency", type=int, metavar="N", help="the most connections of a process")
+    add("--limit-max-requests", type=int, metavar="N", help="replace a process after so many requests")
+    add("--limit-max-requests-jitter", type=int, metavar="N", help="add up to N requests, at random (0)")
+    add("--limit-body", type=int, metavar="BYTES", help="the most bytes of a request's body; 413 beyond it")
+    add("--timeout-keep-alive", type=float, metavar="SECONDS", help="close idle connections after so long")
+    add("--timeout-graceful-shutdown", type=float, metavar="SECONDS",
+        help="let requests finish for so long after a signal to stop (30)")
+    add("--timeout-request", type=float, metavar="SECONDS", help="answer 503 if the application takes longer")
+    add("--ws-max-size", type=int, metavar="BYTES", help="the most bytes of a WebSocket message (16 MiB)")
+    add("--no-ws-deflate", dest="ws_deflate", action="store_false", help="do not compress WebSocket messages")
+    add("--no-server-header", dest="server_header", action="store_false", help="send no Server field")
+    add("--log-level", choices=tuple(LOG_LEVELS), help="what is logged (info)")
+    add("--factory", action="store_true", help="ATTRIBUTE is a function that returns the application")
+    add("--app-dir", metavar="FOLDER", help="search the application here (the working directory)")
+    add("--reload", action="store_true", help="restart when Python files change (needs watchfiles)")
+    add("--reload-dir", dest="reload_dirs", action="append", metavar="FOLDER", help="watch this folder; repeatable")
+    parser.set_defaults(**{option.name: None for option in fields(Options) if option.name != "app"})
+    return parser
+
+
+def parse(arguments: list[str] | None = None, environment: dict[str, str] | None = None) -> Options:
+    """Returns the options of a command line. Exits with the status 2 and one line if they are wrong."""
+    environment = dict(os.environ if environment is None else environment)
+    made = parser()
+    given = vars(made.parse_args(arguments))
+    options = Options()
+    for option in fields(Options):
+        value = given[option.name]
+        if value is None:
+            variable = f"HIGHWIRE_{option.name.upper()}"
+            text = environment.get(variable)
+            if text is None and option.name == "workers":
+                variable, text = "WEB_CONCURRENCY", environment.get("WEB_CONCURRENCY")
+            if text is None:
+                continue
+            try:
+                value = of_text(made, option.name, text)
+            except (ValueError, argparse.ArgumentTypeError):
+                made.error(f"{variable}={text!r} is not a value of --{option.name.replace('_', '-')}")
+        setattr(options, option.name, value)
+    problem = check(options)
+    if problem is not None:
+        made.error(problem)
+    return options
+
+
+def of_text(made: argparse.ArgumentParser, name: str, text: str):
+    """Reads the value of an environment variable as the option of that name does."""
+    action = next(action for action in made._actions if action.dest == name)
+    if action.nargs == 0:
+        if text.lower() in ("1", "true", "yes", "on"):
+            return True
+        if text.lower() in ("0", "false", "no", "off", ""):
+            return False
+        raise ValueError(text)
+    value = action.type(text) if callable(action.type) else text
+    if action.choices is not None and value not in action.choices:
+        raise ValueError(text)
+    return [value] if isinstance(action, argparse._AppendAction) else value
+
+
+def check(options: Options) -> str | None:
+    """Returns what is wrong with the options together."""
+    if options.workers < 1:
+        return "--workers must be at least 1"
+    if options.threads < 1:
+        return "--threads must be at least 1"
+    if not 0 <= options.port <= 65535:
+        return "--port must be at most 65535"
+    if options.reload and options.workers > 1:
+        return "--reload serves with one process; leave out --workers"
+    if options.ssl_keyfile and not options.ssl_certfile:
+        return "--ssl-keyfile needs --ssl-certfile"
+    return None
+
+
+def set_up_logging(level: str) -> None:
+    """Lets the server's loggers write to standard error, unless the program has set up its logging."""
+    logger = logging.getLogger("highwire")
+    logger.setLevel(LOG_LEVELS[level])
+    if not logger.handlers and not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s [%(process)d] %(message)s"))
+        logger.addHandler(handler)
+        logger.propagate = False

@@ -1,0 +1,76 @@
+"""One process of the server."""
+
+import logging
+import os
+import random
+
+from ._importing import ApplicationNotFound, import_application
+from ._lifespan import LifespanFailed
+from ._options import Options
+from ._server import Config, Server
+
+logger = logging.getLogger("highwire.error")
+
+#: The exit status of a process whose application cannot be served, so that another try is of no use.
+CANNOT_SERVE = 3
+
+
+def config_of(options: Options, app) -> Config:
+    """Returns the settings of a server for the command's options."""
+    limit = options.limit_max_requests
+    if limit is not None:
+        limit += random.randint(0, options.limit_max_requests_jitter)
+    return Config(
+        app=app,
+        interface=options.interface,
+        bind=options.binds(),
+        threads=options.threads,
+        engine=options.engine,
+        http=options.http,
+        lifespan=options.lifespan,
+        root_path=options.root_path,
+        ssl_certfile=options.ssl_certfile,
+        ssl_keyfile=options.ssl_keyfile,
+        backlog=options.backlog,
+        limit_connections=options.limit_concurrency,
+        limit_requests=limit,
+        limit_body=options.limit_body,
+        keep_alive=options.timeout_keep_alive,
+        graceful_timeout=options.timeout_graceful_shutdown,
+        request_timeout=options.timeout_request,
+        ws_max_size=options.ws_max_size,
+        ws_deflate=options.ws_deflate,
+        server_name="highwire" if options.server_header else None,
+    )
+
+
+def serve(options: Options, pipe: int | None = None) -> int:
+    """Serves until a signal to stop comes. Returns the exit status.
+
+    pipe: the descriptor on which the supervisor learns that the process serves, and that it wants to be replaced.
+    """
+
+    def tell(what: bytes) -> None:
+        if pipe is not None:
+            try:
+                os.write(pipe, what)
+            except OSError:
+                pass  # The supervisor is gone, and the signal to stop will come or not.
+
+    try:
+        app = import_application(options.app, options.app_dir, options.factory)
+        server = Server(config_of(options, app))
+        server.run(on_start=lambda: tell(b"started\n"), on_limit=lambda: tell(b"replace\n"))
+    except ApplicationNotFound as error:
+        logger.error("%s", error)
+        return CANNOT_SERVE
+    except LifespanFailed as error:
+        logger.error("%s", error, exc_info=error.__cause__)
+        return CANNOT_SERVE
+    except (OSError, ValueError) as error:
+        logger.error("%s", error)
+        return CANNOT_SERVE
+    except Exception:
+        logger.exception("the application cannot be imported")
+        return CANNOT_SERVE
+    return 0

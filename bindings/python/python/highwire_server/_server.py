@@ -1,0 +1,189 @@
+"""The server: an application, the event loop, and the worker in it."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ._highwire import Worker
+from ._lifespan import Lifespan
+from ._selector import WorkerSelector
+from ._wsgi import Wsgi, is_wsgi
+
+logger = logging.getLogger("highwire.error")
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def log_exception(error: BaseException | None, text: str) -> None:
+    """Logs what an application has done wrong, with the traceback of its exception."""
+    if error is None:
+        logger.error(text)
+    else:
+        logger.error(text, exc_info=(type(error), error, error.__traceback__))
+
+
+@dataclass
+class Config:
+    """The settings of a server.
+
+    app: the application.
+    interface: `"asgi"`, `"wsgi"` or `"auto"`, which looks at how the application can be called.
+    bind: the addresses: `HOST:PORT`, `[IPV6]:PORT`, `unix:PATH` or `fd:NUMBER`.
+    lifespan: `"auto"`, `"on"` or `"off"`; `"auto"` goes on without the lifespan if the application does not know it.
+    root_path: the path at which a proxy has mounted the application.
+    engine: `"auto"`, `"uring"` or `"readiness"`, the interface to the kernel.
+    graceful_timeout: the seconds that requests may take after a signal to stop; the rest is cut then.
+    http: `"auto"`, `"1"` or `"2"`, the versions of HTTP.
+    threads: the threads that call a WSGI application; with 1, it is called in the event loop's own thread.
+    ssl_certfile, ssl_keyfile: the files of a certificate chain and of its key (PEM). With them, all addresses speak TLS.
+    backlog: the connections that may wait to be accepted.
+    limit_connections: the most connections; `None` means as many as descriptors and memory allow.
+    limit_requests: the number of requests after which `on_limit` of `Server.run` is called.
+    limit_body: the most bytes of a request's body.
+    keep_alive: the seconds after which an idle connection is closed.
+    request_timeout: the seconds after which a request without a response gets 503; `None` means no limit.
+    ws_max_size: the most bytes of a received WebSocket message.
+    ws_deflate: compress WebSocket messages for clients that offer it.
+    server_name: the value of the field `Server`; `None` means no such field.
+    """
+
+    app: Callable
+    bind: list[str] = field(default_factory=lambda: ["127.0.0.1:8000"])
+    lifespan: str = "auto"
+    root_path: str = ""
+    engine: str = "auto"
+    graceful_timeout: float = 30.0
+    interface: str = "auto"
+    http: str = "auto"
+    threads: int = 1
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    backlog: int | None = None
+    limit_connections: int | None = None
+    limit_requests: int | None = None
+    limit_body: int | None = None
+    keep_alive: float | None = None
+    request_timeout: float | None = None
+    ws_max_size: int | None = None
+    ws_deflate: bool = True
+    server_name: str | None = "highwire"
+
+
+#: The settings that the native worker takes as they are.
+NATIVE = (
+    "engine", "root_path", "http", "ssl_certfile", "ssl_keyfile", "backlog", "limit_connections", "limit_body",
+    "keep_alive", "graceful_timeout", "request_timeout", "ws_max_size", "ws_deflate", "server_name",
+)  # fmt: skip
+
+
+class Server:
+    """Serves one application in one event loop of its own."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.addresses: list[str] = []
+        self.should_exit = False
+        self._worker: Worker | None = None
+        self._stop: asyncio.Event | None = None
+        self._signals = 0
+        self._on_start: Callable | None = None
+        self._on_limit: Callable | None = None
+
+    def run(self, on_start: Callable | None = None, on_limit: Callable | None = None) -> None:
+        """Serves until a signal to stop comes, or until `stop` is called.
+
+        on_start: called when the server listens.
+        on_limit: called once when `limit_requests` is reached.
+        """
+        self._on_start, self._on_limit = on_start, on_limit
+        selector = WorkerSelector()
+        loop = asyncio.SelectorEventLoop(selector)
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(self._serve(selector))
+
+    def stop(self) -> None:
+        """Stops: no new connections, and the requests in progress may finish. Called again, it cuts them."""
+        self._signals += 1
+        if self._stop is not None:
+            self._stop.set()
+        if self._signals > 1 and self._worker is not None:
+            self._worker.abort()
+
+    async def _serve(self, selector: WorkerSelector) -> None:
+        loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        app = self.config.app
+        if is_wsgi(app, self.config.interface):
+            app = Wsgi(app, self.config.threads)
+        lifespan = Lifespan(app, self.config.lifespan)
+        with contextlib.ExitStack() as stack:
+            for number in STOP_SIGNALS:
+                loop.add_signal_handler(number, self.stop)
+                stack.callback(loop.remove_signal_handler, number)
+            await lifespan.startup()
+            if self._signals:
+                await lifespan.shutdown()
+                return
+            self._worker = self._make_worker(loop, app, lifespan)
+            selector.attach(self._worker)
+            logger.info("listening on %s", ", ".join(self.addresses))
+            if self._on_start is not None:
+                self._on_start()
+            limit = asyncio.create_task(self._watch_limit()) if self.config.limit_requests is not None else None
+            try:
+                await self._stop.wait()
+                if limit is not None:
+                    limit.cancel()
+                await self._drain()
+            finally:
+                selector.detach()
+                self._worker = None
+            await lifespan.shutdown()
+
+    def _make_worker(self, loop: asyncio.AbstractEventLoop, app: Callable, lifespan: Lifespan) -> Worker:
+        options = {name: getattr(self.config, name) for name in NATIVE}
+        options |= {"application": app, "loop": loop, "log": log_exception, "state": lifespan.state}
+        options["server"] = server_of(self.config.bind[0])
+        worker = Worker(self.config.bind, options)
+        self.addresses = worker.addresses
+        return worker
+
+    async def _watch_limit(self) -> None:
+        while self._worker is not None and self._worker.requests() < self.config.limit_requests:
+            await asyncio.sleep(0.1)
+        if self._on_limit is not None:
+            self._on_limit()
+
+    async def _drain(self) -> None:
+        worker = self._worker
+        assert worker is not None
+        worker.shutdown()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.config.graceful_timeout
+        while not worker.has_stopped:
+            if loop.time() >= until:
+                worker.abort()
+            await asyncio.sleep(0.02)
+
+
+def server_of(address: str) -> tuple[str, int | None] | None:
+    """Returns the `server` of a scope for an address: host and port, or the path of a unix socket and `None`."""
+    if address.startswith("unix:"):
+        return (address[5:], None)
+    if address.startswith("fd:"):
+        with socket.socket(fileno=os.dup(int(address[3:]))) as listener:
+            name = listener.getsockname()
+        return (name, None) if isinstance(name, str) else name[:2]
+    host, _, port = address.rpartition(":")
+    return (host.strip("[]"), int(port))
+
+
+def run(app: Callable, *, bind: str | list[str] = "127.0.0.1:8000", **settings) -> None:
+    """Serves an application until a signal to stop comes. The settings are those of `Config`."""
+    binds = [bind] if isinstance(bind, str) else list(bind)
+    Server(Config(app=app, bind=binds, **settings)).run()

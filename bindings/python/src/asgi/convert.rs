@@ -1,0 +1,84 @@
+//! Values of messages: header fields, bytes, words and files.
+
+use bytes::Bytes;
+use highwire_engine::http::header::CONTENT_LENGTH;
+use highwire_engine::http::{HeaderName, HeaderValue};
+use highwire_engine::io::file::{File, Files, Folder, Open};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+
+/// The number of bytes from which a body is not copied.
+const LEAST_SHARED: usize = 16 * 1024;
+
+/// Header or trailer fields.
+pub(super) type Fields = Vec<(HeaderName, HeaderValue)>;
+
+/// Opens a file with an absolute path. Returns its length, too.
+pub(super) fn open(path: &std::path::Path) -> std::io::Result<(std::sync::Arc<Open>, u64)> {
+    let invalid =
+        || std::io::Error::new(std::io::ErrorKind::InvalidInput, "the path must be that of a file, and absolute");
+    let (folder, name) = path.parent().zip(path.file_name()).filter(|_| path.is_absolute()).ok_or_else(invalid)?;
+    let file = Folder::open(folder)?.open(name.as_encoded_bytes())?;
+    let length = file.metadata().length;
+    Ok((std::sync::Arc::new(file), length))
+}
+
+/// Returns true if a string is a word. Usually it is the same object.
+pub(super) fn is(text: &Bound<'_, PyAny>, word: &Py<PyString>) -> bool {
+    text.as_ptr() == word.as_ptr() || text.eq(word).unwrap_or(false)
+}
+
+/// Reads the header fields of a message. Returns the value of `Content-Length` apart.
+pub(super) fn header_fields(headers: &Bound<'_, PyAny>) -> PyResult<(Fields, Option<u64>)> {
+    let (mut fields, mut length) = (Vec::new(), None);
+    for header in headers.try_iter()? {
+        let header = header?;
+        let (name, value) = (header.get_item(0)?, header.get_item(1)?);
+        let (name, value) = (as_bytes(&name)?, as_bytes(&value)?);
+        let wrong = |what: &str, bytes: &[u8]| {
+            PyValueError::new_err(format!("{:?} is not the {what} of a header field", String::from_utf8_lossy(bytes)))
+        };
+        let parsed = HeaderName::from_bytes(name).map_err(|_| wrong("name", name))?;
+        if parsed == CONTENT_LENGTH {
+            length = std::str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok());
+            continue;
+        }
+        fields.push((parsed, HeaderValue::from_bytes(value).map_err(|_| wrong("value", value))?));
+    }
+    Ok((fields, length))
+}
+
+pub(super) fn as_bytes<'b>(object: &'b Bound<'_, PyAny>) -> PyResult<&'b [u8]> {
+    object
+        .cast::<PyBytes>()
+        .map(|bytes| bytes.as_bytes())
+        .map_err(|_| PyTypeError::new_err("names and values of header fields must be bytes"))
+}
+
+/// The owner of bytes of the interpreter that the engine sends without a copy.
+struct Owned(#[expect(dead_code, reason = "it is held only to keep the bytes")] Py<PyBytes>, *const u8, usize);
+
+// SAFETY: bytes objects are immutable, and dropping a `Py` needs no lock of the interpreter.
+unsafe impl Send for Owned {}
+
+impl AsRef<[u8]> for Owned {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the pointer and the length are those of the bytes object, which lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.1, self.2) }
+    }
+}
+
+pub(super) fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Bytes> {
+    if let Ok(bytes) = object.cast::<PyBytes>() {
+        let slice = bytes.as_bytes();
+        if slice.len() < LEAST_SHARED {
+            return Ok(Bytes::copy_from_slice(slice));
+        }
+        return Ok(Bytes::from_owner(Owned(bytes.clone().unbind(), slice.as_ptr(), slice.len())));
+    }
+    if let Ok(buffer) = pyo3::buffer::PyBuffer::<u8>::get(object) {
+        return buffer.to_vec(object.py()).map(Bytes::from);
+    }
+    Err(PyTypeError::new_err(format!("a body must be bytes, not {}", object.get_type().name()?)))
+}

@@ -1,0 +1,537 @@
+//! The state of a request that an application handles: what it receives, and what it has sent.
+
+use super::convert::{Fields, bytes_of, header_fields, is, open};
+use super::shared::{Futures, Shared};
+use super::words::Words;
+use bytes::Bytes;
+use futures_core::Stream;
+use highwire_engine::body::BodyStream;
+use highwire_engine::http::StatusCode;
+use highwire_engine::response::{Content, Streamed};
+use highwire_engine::{Body, Disconnect, Response};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// The number of bytes that wait for the client at which `send` begins to wait.
+const MOST_WAITING: usize = 64 * 1024;
+
+/// What the application has sent.
+enum Answer {
+    Nothing,
+    /// The status and the header fields.
+    Begun(Box<Begun>),
+    /// The whole response, which the engine has not taken.
+    Ready(Box<Response>),
+    /// A body in parts.
+    Streaming(Parts),
+    /// All, or the client has left.
+    Over,
+}
+
+struct Begun {
+    status: StatusCode,
+    fields: Fields,
+    length: Option<u64>,
+    /// True if trailer fields follow the body.
+    has_trailers: bool,
+}
+
+#[derive(Default)]
+struct Parts {
+    waiting: VecDeque<Bytes>,
+    bytes: usize,
+    /// `Ok` when the last part was sent, `Err` when there will be no last part.
+    end: Option<Result<(), ()>>,
+    waker: Option<Waker>,
+    /// True if the engine has taken the beginning of the response.
+    is_taken: bool,
+    begun: Option<Box<Begun>>,
+    /// True if trailer fields follow the last part.
+    awaits_trailers: bool,
+}
+
+/// A request that an application handles.
+pub(crate) struct Exchange {
+    shared: Rc<Shared>,
+    answer: RefCell<Answer>,
+    /// The rest of the request's body, until its last part is received.
+    body: RefCell<Option<Body>>,
+    /// A part of the body that is behind the one which was received last.
+    next: RefCell<Option<Bytes>>,
+    /// True if the application has received the end of the body.
+    has_body: Cell<bool>,
+    is_reading: Cell<bool>,
+    has_left: Cell<bool>,
+    disconnect: RefCell<Option<Disconnect>>,
+    awaits_disconnect: Cell<bool>,
+    /// The futures that `receive` has returned and that are pending.
+    receivers: Futures,
+    /// The futures that `send` has returned and that are pending.
+    senders: Futures,
+    /// The task of the application, which the event loop only refers to weakly.
+    task: RefCell<Option<Py<PyAny>>>,
+    trailers: RefCell<Fields>,
+    /// Wakes the engine's task of the request.
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Exchange {
+    pub(crate) fn new(shared: Rc<Shared>, body: Option<Body>) -> Rc<Exchange> {
+        Rc::new(Exchange {
+            shared,
+            answer: RefCell::new(Answer::Nothing),
+            body: RefCell::new(body),
+            next: RefCell::default(),
+            has_body: Cell::new(false),
+            is_reading: Cell::new(false),
+            has_left: Cell::new(false),
+            disconnect: RefCell::default(),
+            awaits_disconnect: Cell::new(false),
+            receivers: Futures::default(),
+            senders: Futures::default(),
+            task: RefCell::default(),
+            trailers: RefCell::default(),
+            waker: RefCell::default(),
+        })
+    }
+
+    pub(crate) fn keep_task(&self, task: Py<PyAny>) {
+        *self.task.borrow_mut() = Some(task);
+    }
+
+    /// Keeps what a request needs that is not answered by its first step.
+    pub(crate) fn keep(self: &Rc<Self>, waker: Waker, disconnect: Disconnect) {
+        disconnect.set(highwire_engine::OnDisconnect::GoOn);
+        *self.waker.borrow_mut() = Some(waker);
+        *self.disconnect.borrow_mut() = Some(disconnect);
+        if self.awaits_disconnect.get() {
+            self.watch_disconnect();
+        }
+    }
+
+    /// Takes the response, as soon as its head is known.
+    pub(crate) fn take_response(self: &Rc<Self>) -> Option<Response> {
+        let mut answer = self.answer.borrow_mut();
+        match &mut *answer {
+            Answer::Ready(_) => {
+                let Answer::Ready(response) = std::mem::replace(&mut *answer, Answer::Over) else { return None };
+                Some(*response)
+            }
+            Answer::Streaming(parts) if !parts.is_taken => {
+                parts.is_taken = true;
+                let begun = parts.begun.take()?;
+                let has_trailers = begun.has_trailers;
+                let stream = BodyParts(self.clone());
+                let streamed = Streamed { length: begun.length, body: BodyStream::new(stream), trailers: None };
+                // Unlike `Response::stream`, this adds no media type.
+                let mut response = Response::with_content(Content::Stream(Box::new(streamed)));
+                begun.fill(&mut response);
+                if has_trailers {
+                    let exchange = self.clone();
+                    response = response.with_trailers(move || exchange.trailers.take());
+                }
+                Some(response)
+            }
+            _ => None,
+        }
+    }
+
+    /// The client, or the whole server, has ended the request.
+    pub(crate) fn leave(&self, py: Python<'_>) {
+        if self.has_left.replace(true) {
+            return;
+        }
+        *self.body.borrow_mut() = None;
+        self.disconnected(py);
+        self.resume_senders(py);
+    }
+
+    /// The task of the application has ended.
+    pub(crate) fn finished(self: &Rc<Self>, py: Python<'_>, error: Option<Bound<'_, PyAny>>) {
+        self.task.borrow_mut().take();
+        let is_over = matches!(&*self.answer.borrow(), Answer::Over | Answer::Ready(_))
+            || matches!(&*self.answer.borrow(), Answer::Streaming(parts) if parts.end.is_some());
+        let text = match &error {
+            Some(_) => Some("an ASGI application raised an exception"),
+            None if is_over || self.has_left.get() => None,
+            None if matches!(&*self.answer.borrow(), Answer::Nothing) => {
+                Some("an ASGI application returned without a response")
+            }
+            None => Some("an ASGI application returned before its response was complete"),
+        };
+        if let Some(text) = text
+            && !self.has_left.get()
+        {
+            self.shared.log(py, error, text);
+        }
+        if is_over {
+            return;
+        }
+        let mut answer = self.answer.borrow_mut();
+        match &mut *answer {
+            Answer::Nothing | Answer::Begun(_) => {
+                let text = "Internal Server Error";
+                *answer = Answer::Ready(Box::new(Response::error(StatusCode::INTERNAL_SERVER_ERROR, text)));
+            }
+            Answer::Streaming(parts) => {
+                parts.end = Some(Err(()));
+                let waker = parts.waker.take();
+                drop(answer);
+                waker.into_iter().for_each(Waker::wake);
+            }
+            _ => {}
+        }
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.waker.borrow().iter().for_each(Waker::wake_by_ref);
+    }
+
+    /// Implements `receive`: returns the next event, or `None` if it has to be awaited.
+    pub(crate) fn receive<'py>(
+        self: &Rc<Self>,
+        py: Python<'py>,
+    ) -> PyResult<Result<Bound<'py, PyDict>, Bound<'py, PyAny>>> {
+        if !self.has_body.get() && !self.has_left.get() {
+            if let Some(event) = self.read(py)? {
+                return Ok(Ok(event));
+            }
+            self.begin_to_read();
+        } else if self.has_left.get() || matches!(&*self.answer.borrow(), Answer::Over | Answer::Ready(_)) {
+            return Ok(Ok(self.disconnect_event(py)?));
+        } else if !self.awaits_disconnect.replace(true) {
+            self.watch_disconnect();
+        }
+        Ok(Err(self.receivers.add(py, &self.shared)?))
+    }
+
+    /// Returns the next part of the body, if it has come.
+    fn read<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let mut body = self.body.borrow_mut();
+        let Some(reader) = body.as_mut() else {
+            self.has_body.set(true);
+            return self.request_event(py, &[], false).map(Some);
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+        let part = match self.next.borrow_mut().take() {
+            Some(part) => Poll::Ready(Some(Ok(part))),
+            None => Pin::new(&mut *reader).poll_next(&mut cx),
+        };
+        let part = match part {
+            Poll::Pending => return Ok(None),
+            Poll::Ready(Some(Ok(part))) => part,
+            Poll::Ready(None) => Bytes::new(),
+            Poll::Ready(Some(Err(_))) => {
+                *body = None;
+                self.has_body.set(true);
+                self.has_left.set(true);
+                return self.disconnect_event(py).map(Some);
+            }
+        };
+        let is_last = match Pin::new(reader).poll_next(&mut cx) {
+            Poll::Ready(Some(Ok(next))) => {
+                *self.next.borrow_mut() = Some(next);
+                false
+            }
+            Poll::Ready(None) => true,
+            // An error is found again by the next call.
+            Poll::Ready(Some(Err(_))) | Poll::Pending => false,
+        };
+        if is_last {
+            *body = None;
+            self.has_body.set(true);
+        }
+        self.request_event(py, &part, !is_last).map(Some)
+    }
+
+    /// Reads the next part of the body for the pending receivers.
+    fn begin_to_read(self: &Rc<Self>) {
+        if self.is_reading.replace(true) {
+            return;
+        }
+        let exchange = self.clone();
+        self.spawn(async move {
+            // Waits until a part or the end is there. `read` takes it.
+            let next = poll_fn(|cx| {
+                let mut body = exchange.body.borrow_mut();
+                let Some(body) = body.as_mut() else { return Poll::Ready(None) };
+                Pin::new(body).poll_next(cx)
+            })
+            .await;
+            exchange.is_reading.set(false);
+            Python::attach(|py| {
+                match next {
+                    Some(Ok(part)) => *exchange.next.borrow_mut() = Some(part),
+                    Some(Err(_)) => return exchange.leave(py),
+                    None => *exchange.body.borrow_mut() = None,
+                }
+                let event = exchange.read(py);
+                exchange.receivers.resolve(py, &exchange.shared, event);
+            });
+        });
+    }
+
+    fn watch_disconnect(self: &Rc<Self>) {
+        self.awaits_disconnect.set(true);
+        let Some(disconnect) = self.disconnect.borrow().clone() else { return };
+        let exchange = Rc::downgrade(self);
+        self.spawn(async move {
+            disconnect.disconnected().await;
+            if let Some(exchange) = exchange.upgrade() {
+                Python::attach(|py| exchange.disconnected(py));
+            }
+        });
+    }
+
+    /// Tells pending receivers that the client has left, or has its response.
+    fn disconnected(&self, py: Python<'_>) {
+        self.has_left.set(true);
+        while !self.receivers.is_empty() {
+            self.receivers.resolve(py, &self.shared, self.disconnect_event(py).map(Some));
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        if let Some(spawner) = &*self.shared.spawner.borrow() {
+            spawner.spawn(task);
+        }
+    }
+
+    fn resume_senders(&self, py: Python<'_>) {
+        while !self.senders.is_empty() {
+            self.senders.resolve(py, &self.shared, Ok(None));
+        }
+    }
+
+    fn request_event<'py>(&self, py: Python<'py>, body: &[u8], more: bool) -> PyResult<Bound<'py, PyDict>> {
+        let words = self.shared.words();
+        let event = PyDict::new(py);
+        event.set_item(&words.kind, &words.request)?;
+        event.set_item(&words.body, PyBytes::new(py, body))?;
+        event.set_item(&words.more_body, more)?;
+        Ok(event)
+    }
+
+    fn disconnect_event<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let event = PyDict::new(py);
+        event.set_item(&self.shared.words().kind, &self.shared.words().disconnect)?;
+        Ok(event)
+    }
+
+    /// Implements `send`: takes a message, and returns what the application awaits.
+    pub(crate) fn send<'py>(self: &Rc<Self>, message: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, words) = (message.py(), self.shared.words());
+        let kind = message.get_item(&words.kind)?.ok_or_else(|| PyValueError::new_err("the message has no 'type'"))?;
+        if self.has_left.get() && !matches!(&*self.answer.borrow(), Answer::Over) {
+            return Err(PyOSError::new_err("the client has left"));
+        }
+        if is(&kind, &words.response_body) {
+            return self.send_body(message);
+        }
+        if is(&kind, &words.response_trailers) {
+            return self.send_trailers(message);
+        }
+        if is(&kind, &words.response_pathsend) {
+            return self.send_path(message);
+        }
+        if !is(&kind, &words.start) {
+            return Err(PyValueError::new_err(format!("{} is not a message of an HTTP response", kind.repr()?)));
+        }
+        let mut answer = self.answer.borrow_mut();
+        if !matches!(*answer, Answer::Nothing) {
+            return Err(PyRuntimeError::new_err("'http.response.start' was sent before"));
+        }
+        *answer = Answer::Begun(Box::new(begun(message, words)?));
+        Ok(self.shared.sent.bind(py).clone())
+    }
+
+    fn send_body<'py>(self: &Rc<Self>, message: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, words) = (message.py(), self.shared.words());
+        let bytes = message.get_item(&words.body)?.map_or_else(|| Ok(Bytes::new()), |body| bytes_of(&body))?;
+        let more = message.get_item(&words.more_body)?.is_some_and(|more| more.is_truthy().unwrap_or(false));
+        let mut answer = self.answer.borrow_mut();
+        match &mut *answer {
+            Answer::Nothing => {
+                return Err(PyRuntimeError::new_err("'http.response.body' was sent before 'http.response.start'"));
+            }
+            Answer::Ready(_) | Answer::Over => {
+                return Err(PyRuntimeError::new_err("'http.response.body' was sent after the end of the response"));
+            }
+            Answer::Begun(_) => {
+                let Answer::Begun(begun) = std::mem::replace(&mut *answer, Answer::Over) else { unreachable!() };
+                let more = more || begun.has_trailers;
+                if more {
+                    let (count, waiting) = (bytes.len(), VecDeque::from_iter((!bytes.is_empty()).then_some(bytes)));
+                    let parts = Parts {
+                        waiting,
+                        bytes: count,
+                        awaits_trailers: begun.has_trailers,
+                        begun: Some(begun),
+                        ..Parts::default()
+                    };
+                    *answer = Answer::Streaming(parts);
+                } else {
+                    let mut response = Response::with_content(Content::Bytes(bytes));
+                    begun.fill(&mut response);
+                    *answer = Answer::Ready(Box::new(response));
+                }
+                drop(answer);
+                self.wake();
+                if !more {
+                    self.answered(py);
+                }
+            }
+            Answer::Streaming(parts) => {
+                if parts.end.is_some() {
+                    return Err(PyRuntimeError::new_err("'http.response.body' was sent after the end of the response"));
+                }
+                parts.bytes += bytes.len();
+                if !bytes.is_empty() {
+                    parts.waiting.push_back(bytes);
+                }
+                if !more && !parts.awaits_trailers {
+                    parts.end = Some(Ok(()));
+                }
+                let waits = more && parts.bytes > MOST_WAITING;
+                let waker = parts.waker.take();
+                drop(answer);
+                waker.into_iter().for_each(Waker::wake);
+                if !more {
+                    self.answered(py);
+                }
+                if waits {
+                    return self.senders.add(py, &self.shared);
+                }
+            }
+        }
+        Ok(self.shared.sent.bind(py).clone())
+    }
+
+    /// Takes trailer fields, which end the response unless more follow.
+    fn send_trailers<'py>(self: &Rc<Self>, message: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, words) = (message.py(), self.shared.words());
+        let mut answer = self.answer.borrow_mut();
+        let Answer::Streaming(parts) = &mut *answer else {
+            return Err(PyRuntimeError::new_err("'http.response.trailers' was sent before the body"));
+        };
+        if !parts.awaits_trailers || parts.end.is_some() {
+            return Err(PyRuntimeError::new_err("'http.response.trailers' was not announced, or sent after the end"));
+        }
+        if let Some(headers) = message.get_item(&words.headers)? {
+            self.trailers.borrow_mut().extend(header_fields(&headers)?.0);
+        }
+        if !message.get_item(&words.more_trailers)?.is_some_and(|more| more.is_truthy().unwrap_or(false)) {
+            parts.end = Some(Ok(()));
+            let waker = parts.waker.take();
+            drop(answer);
+            waker.into_iter().for_each(Waker::wake);
+            self.answered(py);
+        }
+        Ok(self.shared.sent.bind(py).clone())
+    }
+
+    /// Sends a file as the body (the extension `http.response.pathsend`).
+    fn send_path<'py>(self: &Rc<Self>, message: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, words) = (message.py(), self.shared.words());
+        let path = message.get_item(&words.path)?.ok_or_else(|| PyValueError::new_err("the message has no 'path'"))?;
+        let path: std::path::PathBuf = path.extract()?;
+        let file = open(&path).map_err(|error| {
+            let error = PyErr::from(error);
+            let _ = error.value(py).setattr("filename", path.clone());
+            error
+        })?;
+        let mut answer = self.answer.borrow_mut();
+        if !matches!(*answer, Answer::Begun(_)) {
+            return Err(PyRuntimeError::new_err("'http.response.pathsend' must follow 'http.response.start'"));
+        }
+        let Answer::Begun(begun) = std::mem::replace(&mut *answer, Answer::Over) else { unreachable!() };
+        let mut response = Response::file_part(file.0, 0..file.1);
+        begun.fill(&mut response);
+        *answer = Answer::Ready(Box::new(response));
+        drop(answer);
+        self.wake();
+        self.answered(py);
+        Ok(self.shared.sent.bind(py).clone())
+    }
+
+    /// Tells pending receivers that the response is complete.
+    fn answered(&self, py: Python<'_>) {
+        if self.has_body.get() {
+            while !self.receivers.is_empty() {
+                self.receivers.resolve(py, &self.shared, self.disconnect_event(py).map(Some));
+            }
+        }
+    }
+}
+
+impl Begun {
+    fn fill(self, response: &mut Response) {
+        response.set_status(self.status);
+        *response.own_headers() = self.fields;
+    }
+}
+
+fn begun(message: &Bound<'_, PyDict>, words: &Words) -> PyResult<Begun> {
+    let status =
+        message.get_item(&words.status)?.ok_or_else(|| PyValueError::new_err("the message has no 'status'"))?;
+    let number: u16 = status.extract()?;
+    let status = StatusCode::from_u16(number).ok().filter(|_| (200..600).contains(&number));
+    let status =
+        status.ok_or_else(|| PyValueError::new_err(format!("{number} is not the status of a final response")))?;
+    let (fields, length) = match message.get_item(&words.headers)? {
+        Some(headers) => header_fields(&headers)?,
+        None => (Vec::new(), None),
+    };
+    let has_trailers = message.get_item(&words.trailers)?.is_some_and(|is| is.is_truthy().unwrap_or(false));
+    Ok(Begun { status, fields, length, has_trailers })
+}
+
+/// The parts of a response's body.
+struct BodyParts(Rc<Exchange>);
+
+impl Stream for BodyParts {
+    type Item = Result<Bytes, &'static str>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let exchange = &self.0;
+        let mut answer = exchange.answer.borrow_mut();
+        let Answer::Streaming(parts) = &mut *answer else { return Poll::Ready(None) };
+        let Some(part) = parts.waiting.pop_front() else {
+            return match parts.end {
+                None => {
+                    parts.waker = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+                Some(end) => {
+                    *answer = Answer::Over;
+                    Poll::Ready(end.err().map(|()| Err("the application has not completed its response")))
+                }
+            };
+        };
+        parts.bytes -= part.len();
+        let resumes = parts.bytes <= MOST_WAITING / 2;
+        drop(answer);
+        if resumes && !exchange.senders.is_empty() {
+            Python::attach(|py| exchange.resume_senders(py));
+        }
+        Poll::Ready(Some(Ok(part)))
+    }
+}
+
+impl Drop for BodyParts {
+    fn drop(&mut self) {
+        let is_over = matches!(&*self.0.answer.borrow(), Answer::Over)
+            || matches!(&*self.0.answer.borrow(), Answer::Streaming(parts) if parts.end == Some(Ok(())) && parts.waiting.is_empty());
+        if !is_over {
+            Python::attach(|py| self.0.leave(py));
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The service of a worker: it begins each request as a task of the event loop.
+
+use super::channel::{Finished, Receive, Send, Sent, Target};
+use super::exchange::Exchange;
+use super::scope::Scopes;
+use super::shared::Shared;
+use super::websocket::Socket;
+use crate::gil::Released;
+use crate::vectorcall;
+use highwire::ws::{Deflate, WebSocketUpgrade};
+use highwire_engine::context::Spawner;
+use highwire_engine::http::StatusCode;
+use highwire_engine::proto::Head;
+use highwire_engine::request::{BodyUse, Caller, Ready};
+use highwire_engine::response::Content;
+use highwire_engine::{Begin, Outcome, Response, Service};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// The service of one worker.
+pub(crate) struct Asgi {
+    application: Py<PyAny>,
+    shared: Rc<Shared>,
+    tasks: Tasks,
+    /// The exchanges that have no response yet, and free places.
+    pending: Vec<Option<Target>>,
+    free: Vec<u32>,
+    released: Released,
+    /// True if messages of WebSockets are compressed for clients that offer it.
+    deflates: bool,
+    /// The most bytes of a received message of a WebSocket.
+    most_message_bytes: u64,
+}
+
+/// How tasks are made.
+struct Tasks {
+    /// `asyncio.Task`, with the names of its keyword arguments; or the loop's `create_task`, before Python 3.12.
+    make: Py<PyAny>,
+    names: Py<PyTuple>,
+    is_eager: bool,
+    /// `contextvars.Context`, because a request must not see what another one has set.
+    context: Py<PyAny>,
+    empty: Py<PyAny>,
+}
+
+impl Tasks {
+    fn new(py: Python<'_>, event_loop: &Bound<'_, PyAny>) -> PyResult<Tasks> {
+        let is_eager = py.version_info() >= (3, 12);
+        let (make, names) = if is_eager {
+            let names = PyTuple::new(py, ["loop", "eager_start", "name", "context"])?;
+            (py.import("asyncio")?.getattr("Task")?, names)
+        } else {
+            (event_loop.getattr("create_task")?, PyTuple::new(py, ["name", "context"])?)
+        };
+        Ok(Tasks {
+            make: make.unbind(),
+            names: names.unbind(),
+            is_eager,
+            context: py.import("contextvars")?.getattr("Context")?.unbind(),
+            empty: "".into_pyobject(py)?.into_any().unbind(),
+        })
+    }
+
+    fn begin<'py>(&self, coroutine: &Bound<'py, PyAny>, event_loop: &Py<PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = coroutine.py();
+        let context = self.context.bind(py).call0()?;
+        let (make, empty) = (self.make.bind(py), self.empty.bind(py));
+        if self.is_eager {
+            let eager = pyo3::types::PyBool::new(py, true);
+            let arguments = [coroutine, event_loop.bind(py), eager.as_any(), empty, &context];
+            return vectorcall::call(make, &arguments, Some(&self.names));
+        }
+        vectorcall::call(make, &[coroutine, empty, &context], Some(&self.names))
+    }
+}
+
+/// Returns an option that need not be given.
+pub(crate) fn option<'py, T: FromPyObjectOwned<'py>>(options: &Bound<'py, PyDict>, name: &str) -> PyResult<Option<T>> {
+    let value = options.get_item(name)?.filter(|value| !value.is_none());
+    value.map(|value| value.extract().map_err(Into::into)).transpose()
+}
+
+impl Asgi {
+    pub(crate) fn new(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Asgi> {
+        let get = |name: &str| -> PyResult<Py<PyAny>> {
+            let missing = || pyo3::exceptions::PyKeyError::new_err(name.to_owned());
+            Ok(options.get_item(name)?.ok_or_else(missing)?.unbind())
+        };
+        let event_loop = get("loop")?;
+        let shared = Shared {
+            scopes: Scopes::new(py, options)?,
+            sent: Py::new(py, Sent)?.into_any(),
+            log: get("log")?,
+            event_loop: event_loop.clone_ref(py),
+            spawner: RefCell::default(),
+        };
+        Ok(Asgi {
+            application: get("application")?,
+            shared: Rc::new(shared),
+            tasks: Tasks::new(py, event_loop.bind(py))?,
+            pending: Vec::new(),
+            free: Vec::new(),
+            released: Released::default(),
+            deflates: option(options, "ws_deflate")?.unwrap_or(true),
+            most_message_bytes: option(options, "ws_max_size")?.unwrap_or(16 * 1024 * 1024),
+        })
+    }
+
+    /// Calls the application. Its task runs until it first has to wait.
+    fn call(&self, scope: &Bound<'_, PyDict>, target: &Target) -> PyResult<()> {
+        let py = scope.py();
+        let receive = Bound::new(py, Receive(target.clone()))?;
+        let send = Bound::new(py, Send(target.clone()))?;
+        let application = self.application.bind(py);
+        let begun = vectorcall::call(application, &[scope.as_any(), receive.as_any(), send.as_any()], None)
+            .and_then(|coroutine| self.tasks.begin(&coroutine, &self.shared.event_loop));
+        match begun {
+            Ok(task) => {
+                let words = self.shared.words();
+                if self.tasks.is_eager && task.call_method0(&words.done)?.is_truthy()? {
+                    finish(target, &task)?;
+                } else {
+                    let finished = Bound::new(py, Finished(target.clone()))?;
+                    task.call_method1(&words.add_done_callback, (finished,))?;
+                    target.keep_task(task.unbind());
+                }
+            }
+            Err(error) => target.finished(py, Some(error.into_value(py).into_bound(py).into_any())),
+        }
+        Ok(())
+    }
+
+    fn begin_http(&mut self, request: &mut Begin<'_>, answer: &mut Option<Response>) -> PyResult<Outcome> {
+        let body = match std::mem::take(request.body) {
+            Ready::Parts(body) => Some(body),
+            _ => None,
+        };
+        let exchange = Exchange::new(self.shared.clone(), body);
+        Python::attach(|py| {
+            let scope = self.shared.scopes.http(py, request)?;
+            self.call(&scope, &Target::Http(exchange.clone()))
+        })?;
+        if let Some(response) = exchange.take_response() {
+            if matches!(response.content(), Content::Stream(_)) {
+                exchange.keep(request.task.waker(), request.hooks.disconnect());
+            }
+            *answer = Some(response);
+            return Ok(Outcome::Ready);
+        }
+        exchange.keep(request.task.waker(), request.hooks.disconnect());
+        Ok(Outcome::Pending(self.insert(Target::Http(exchange))))
+    }
+
+    #[cold]
+    fn begin_websocket(
+        &mut self,
+        request: &mut Begin<'_>,
+        upgrade: WebSocketUpgrade,
+        answer: &mut Option<Response>,
+    ) -> PyResult<Outcome> {
+        let protocols = upgrade.proposed_protocols().to_vec();
+        let upgrade = if self.deflates { upgrade.deflate(Deflate::new()) } else { upgrade };
+        let socket = Socket::new(self.shared.clone(), upgrade.max_message_size(self.most_message_bytes));
+        Python::attach(|py| {
+            let scope = self.shared.scopes.websocket(py, request, &protocols)?;
+            self.call(&scope, &Target::WebSocket(socket.clone()))
+        })?;
+        if let Some(response) = socket.take_response() {
+            *answer = Some(response);
+            return Ok(Outcome::Ready);
+        }
+        socket.keep(request.task.waker());
+        Ok(Outcome::Pending(self.insert(Target::WebSocket(socket))))
+    }
+
+    fn insert(&mut self, target: Target) -> u32 {
+        if let Some(place) = self.free.pop() {
+            self.pending[place as usize] = Some(target);
+            return place;
+        }
+        self.pending.push(Some(target));
+        (self.pending.len() - 1) as u32
+    }
+
+    fn remove(&mut self, place: u32) -> Option<Target> {
+        let target = self.pending.get_mut(place as usize)?.take()?;
+        self.free.push(place);
+        Some(target)
+    }
+}
+
+/// Handles the end of an application's task.
+pub(super) fn finish(target: &Target, task: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = task.py();
+    if task.call_method0("cancelled")?.is_truthy()? {
+        target.finished(py, None);
+        return Ok(());
+    }
+    let error = task.call_method0("exception")?;
+    target.finished(py, (!error.is_none()).then_some(error));
+    Ok(())
+}
+
+/// Returns true if a request proposes a WebSocket.
+fn is_websocket(head: &Head, window: &[u8]) -> bool {
+    let proposes = |value: &[u8]| {
+        value.split(|&byte| byte == b',').any(|name| name.trim_ascii().eq_ignore_ascii_case(b"websocket"))
+    };
+    head.protocol.of(window) == b"websocket" || head.named(window, b"upgrade").any(proposes)
+}
+
+impl Service for Asgi {
+    fn route(&mut self, _: &Head, _: &[u8], _: Caller<'_>) -> Result<u32, Box<Response>> {
+        Ok(0)
+    }
+
+    fn body_use(&self, _: u32) -> BodyUse {
+        BodyUse::Parts
+    }
+
+    fn begin(&mut self, mut request: Begin<'_>, answer: &mut Option<Response>) -> Outcome {
+        if self.shared.spawner.borrow().is_none() {
+            *self.shared.spawner.borrow_mut() = Spawner::here();
+        }
+        let head = request.head;
+        let begun = if head.upgrade && is_websocket(head, request.window) {
+            match WebSocketUpgrade::of(head, request.window, request.caller) {
+                Ok(upgrade) => self.begin_websocket(&mut request, upgrade, answer),
+                Err(response) => {
+                    *answer = Some(response);
+                    return Outcome::Ready;
+                }
+            }
+        } else {
+            self.begin_http(&mut request, answer)
+        };
+        begun.unwrap_or_else(|error| {
+            Python::attach(|py| error.write_unraisable(py, None));
+            *answer = Some(Response::error(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"));
+            Outcome::Ready
+        })
+    }
+
+    fn poll(&mut self, (_, place): (u32, u32), _: &mut Context<'_>) -> Poll<Response> {
+        let response = match self.pending.get(place as usize) {
+            Some(Some(Target::Http(exchange))) => exchange.take_response(),
+            Some(Some(Target::WebSocket(socket))) => socket.take_response(),
+            _ => None,
+        };
+        let Some(response) = response else { return Poll::Pending };
+        self.remove(place);
+        Poll::Ready(response)
+    }
+
+    fn cancel(&mut self, (_, place): (u32, u32)) {
+        match self.remove(place) {
+            Some(Target::Http(exchange)) => Python::attach(|py| exchange.leave(py)),
+            Some(Target::WebSocket(socket)) => Python::attach(|py| socket.end(py, 1006, String::new())),
+            None => {}
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        super::shared::has_work()
+    }
+
+    fn before_wait(&mut self) {
+        self.released.give();
+    }
+
+    fn after_wait(&mut self) {
+        self.released.take();
+    }
+}

@@ -1,0 +1,94 @@
+//! What the requests of a worker share, and the futures that applications await.
+
+use super::scope::Scopes;
+use super::words::Words;
+use highwire_engine::context::Spawner;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::cell::{Cell, RefCell};
+
+thread_local! {
+    /// True if the event loop has got work since the turn began.
+    static HAS_WORK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Notes whether the event loop has got work since the turn began.
+pub(crate) fn set_work(has_work: bool) {
+    HAS_WORK.set(has_work);
+}
+
+/// Returns true if the event loop has got work since the turn began.
+pub(crate) fn has_work() -> bool {
+    HAS_WORK.get()
+}
+
+/// The pending futures that `receive` or `send` of one request have returned.
+#[derive(Default)]
+pub(crate) struct Futures(RefCell<Vec<Py<PyAny>>>);
+
+impl Futures {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    /// Makes a future.
+    pub(crate) fn add<'py>(&self, py: Python<'py>, shared: &Shared) -> PyResult<Bound<'py, PyAny>> {
+        let future = shared.event_loop.bind(py).call_method0(&shared.words().create_future)?;
+        self.0.borrow_mut().push(future.clone().unbind());
+        Ok(future)
+    }
+
+    /// Gives the first future a result, if it is not cancelled.
+    pub(crate) fn resolve(&self, py: Python<'_>, shared: &Shared, result: PyResult<Option<Bound<'_, PyDict>>>) {
+        loop {
+            let future = {
+                let mut futures = self.0.borrow_mut();
+                if futures.is_empty() {
+                    return;
+                }
+                futures.remove(0)
+            };
+            let words = shared.words();
+            let set = || -> PyResult<bool> {
+                if future.call_method0(py, &words.done)?.is_truthy(py)? {
+                    return Ok(false);
+                }
+                let result = result.as_ref().map_err(|error| error.clone_ref(py))?;
+                set_work(true);
+                future.call_method1(py, &words.set_result, (result.as_ref(),))?;
+                Ok(true)
+            };
+            match set() {
+                // It was cancelled. The next one gets the result.
+                Ok(false) => {}
+                Ok(true) => return,
+                Err(error) => return error.write_unraisable(py, None),
+            }
+        }
+    }
+}
+
+/// What the exchanges of a worker share.
+pub(crate) struct Shared {
+    pub(crate) scopes: Scopes,
+    pub(crate) event_loop: Py<PyAny>,
+    /// The awaitable of a `send` that need not wait.
+    pub(crate) sent: Py<PyAny>,
+    /// Logs an exception of the application. Its arguments are the exception, or `None`, and a text.
+    pub(crate) log: Py<PyAny>,
+    pub(crate) spawner: RefCell<Option<Spawner>>,
+}
+
+impl Shared {
+    pub(crate) fn words(&self) -> &Words {
+        self.scopes.words()
+    }
+
+    /// Logs what an application has done wrong.
+    pub(crate) fn log(&self, py: Python<'_>, error: Option<Bound<'_, PyAny>>, text: &str) {
+        let error = error.unwrap_or_else(|| py.None().into_bound(py));
+        if let Err(error) = self.log.call1(py, (error, text)) {
+            error.write_unraisable(py, None);
+        }
+    }
+}

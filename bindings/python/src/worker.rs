@@ -1,0 +1,232 @@
+//! A worker of the engine as a Python object, which an event loop's selector waits with.
+
+use crate::asgi::service::{Asgi, option};
+use crate::asgi::shared::set_work;
+use highwire_engine::io::{Driver as _, Instant, Interest};
+use highwire_engine::tls::TlsConfig;
+use highwire_engine::{Config, Engine, Listen, MakeService, Runtime, Server, Shared};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The events of the module `selectors`.
+const EVENT_READ: u32 = 1;
+const EVENT_WRITE: u32 = 2;
+
+/// A change of the watched descriptors.
+enum Change {
+    Watch(i32, Interest),
+    Unwatch(i32),
+}
+
+/// A worker of the server, whose turns are the waits of an event loop. It belongs to the thread that made it.
+#[pyclass(unsendable, frozen)]
+pub(crate) struct Worker {
+    worker: RefCell<highwire_engine::Worker<Runtime, Asgi>>,
+    /// The changes that were made during a turn.
+    changes: RefCell<VecDeque<Change>>,
+    has_stopped: Cell<bool>,
+    addresses: Vec<String>,
+}
+
+/// Makes the service of the only worker.
+struct Make(Mutex<Option<Py<PyDict>>>);
+
+impl MakeService for Make {
+    type Service = Asgi;
+
+    fn make(&self, _: &Arc<Shared>) -> Asgi {
+        Python::attach(|py| {
+            let options = self.0.lock().expect("no panic").take().expect("there is one worker");
+            Asgi::new(py, options.bind(py)).expect("the options were checked")
+        })
+    }
+}
+
+/// Sets the settings that are given.
+fn set(options: &Bound<'_, PyDict>, config: &mut Config) -> PyResult<()> {
+    let seconds = |name: &str| -> PyResult<Option<Duration>> {
+        let Some(seconds) = option::<f64>(options, name)? else { return Ok(None) };
+        let duration = Duration::try_from_secs_f64(seconds);
+        duration.map(Some).map_err(|error| PyValueError::new_err(format!("{name}: {error}")))
+    };
+    if let Some(idle) = seconds("keep_alive")? {
+        config.timeouts.idle = idle;
+    }
+    if let Some(shutdown) = seconds("graceful_timeout")? {
+        config.timeouts.shutdown = shutdown;
+    }
+    if let Some(handler) = seconds("request_timeout")? {
+        config.timeouts.handler = handler;
+    }
+    if let Some(connections) = option(options, "limit_connections")? {
+        config.limits.connections = connections;
+    }
+    if let Some(bytes) = option(options, "limit_body")? {
+        config.limits.streamed_body_bytes = bytes;
+    }
+    if let Some(backlog) = option::<u32>(options, "backlog")? {
+        config.socket.backlog = backlog;
+    }
+    if let Some(http) = option::<String>(options, "http")? {
+        match &*http {
+            "auto" => {}
+            "1" => (config.http2_cleartext, config.http2_tls) = (false, false),
+            "2" => config.http1 = false,
+            other => return Err(PyValueError::new_err(format!("http must be 'auto', '1' or '2', not {other:?}"))),
+        }
+    }
+    if let Some(name) = options.get_item("server_name")? {
+        config.server_name = name.extract()?;
+    }
+    Ok(())
+}
+
+/// Returns the settings of TLS, if there are any.
+fn tls(options: &Bound<'_, PyDict>) -> PyResult<Option<TlsConfig>> {
+    let certificate = option::<PathBuf>(options, "ssl_certfile")?;
+    let key = option::<PathBuf>(options, "ssl_keyfile")?;
+    match (certificate, key) {
+        (None, None) => Ok(None),
+        // One file may hold both.
+        (Some(chain), key) => {
+            let key = key.unwrap_or_else(|| chain.clone());
+            Ok(Some(TlsConfig::new().certificate_files(chain, key)))
+        }
+        (None, Some(_)) => Err(PyValueError::new_err("ssl_keyfile needs ssl_certfile")),
+    }
+}
+
+fn failed(error: highwire_engine::Error) -> PyErr {
+    match error {
+        highwire_engine::Error::Setting(text) => PyValueError::new_err(text),
+        error => PyOSError::new_err(error.to_string()),
+    }
+}
+
+#[pymethods]
+impl Worker {
+    /// Makes a worker that listens on addresses, such as `"127.0.0.1:8000"`, `"unix:/run/app.sock"` or `"fd:3"`.
+    ///
+    /// `options` has `application`, `loop`, `log`, and may have `engine`, `root_path`, `server` and `state`.
+    #[new]
+    fn new(py: Python<'_>, addresses: Vec<String>, options: &Bound<'_, PyDict>) -> PyResult<Worker> {
+        // Its errors are those of the options, and are raised here and not in the middle of the engine.
+        drop(Asgi::new(py, options)?);
+        let engine = match options.get_item("engine")? {
+            Some(name) if !name.is_none() => match &*name.extract::<String>()? {
+                "auto" => Engine::Auto,
+                "uring" => Engine::Uring,
+                "readiness" => Engine::Readiness,
+                other => return Err(PyValueError::new_err(format!("there is no engine {other:?}"))),
+            },
+            _ => Engine::Auto,
+        };
+        let mut config = Config { workers: 1, engine, ..Config::default() };
+        // An application may take as long as it wants, and an event stream may be silent, unless `request_timeout` is given.
+        config.timeouts.handler = Duration::ZERO;
+        set(options, &mut config)?;
+        let make = Make(Mutex::new(Some(options.clone().unbind())));
+        let mut server = Server::new(make, config).map_err(failed)?;
+        let tls = tls(options)?;
+        for address in &addresses {
+            let listen = tls.clone().map_or_else(Listen::new, |tls| Listen::new().tls(tls));
+            server = server.listen_with(address, listen).map_err(failed)?;
+        }
+        let addresses = server.addresses();
+        let runtime = Runtime::new(engine).map_err(failed)?;
+        let worker = server.into_worker(runtime).map_err(failed)?;
+        let worker = RefCell::new(worker);
+        Ok(Worker { worker, changes: RefCell::default(), has_stopped: Cell::new(false), addresses })
+    }
+
+    /// The addresses on which the worker listens.
+    #[getter]
+    fn addresses(&self) -> Vec<String> {
+        self.addresses.clone()
+    }
+
+    /// True when the worker has stopped, so that it has no connection any more.
+    #[getter]
+    fn has_stopped(&self) -> bool {
+        self.has_stopped.get()
+    }
+
+    /// Runs a turn, which waits for at most `timeout` seconds, or without a limit. Returns the descriptors that are ready, each
+    /// with its events. They are no longer watched.
+    fn turn<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyList>> {
+        let mut worker =
+            self.worker.try_borrow_mut().map_err(|_| PyRuntimeError::new_err("the loop is waiting already"))?;
+        for change in self.changes.borrow_mut().drain(..) {
+            match change {
+                Change::Watch(descriptor, interest) => worker.watch(descriptor as u64, descriptor, interest),
+                Change::Unwatch(descriptor) => worker.unwatch(descriptor as u64),
+            }
+        }
+        let limit = match timeout {
+            None => None,
+            Some(timeout) if timeout <= 0.0 => Some(Instant::default()),
+            Some(timeout) => {
+                // A time that the type cannot hold is as good as none.
+                let wait = Duration::try_from_secs_f64(timeout).unwrap_or(Duration::from_secs(86_400));
+                Some(worker.driver().now() + wait)
+            }
+        };
+        set_work(false);
+        let stopped = worker.turn(limit).map_err(failed)?;
+        self.has_stopped.set(stopped);
+        let ready = worker.take_watched();
+        drop(worker);
+        let ready = ready.into_iter().map(|(token, ready)| {
+            let events = if ready.readable { EVENT_READ } else { 0 } | if ready.writable { EVENT_WRITE } else { 0 };
+            (token as i32, events)
+        });
+        PyList::new(py, ready.collect::<Vec<_>>())
+    }
+
+    /// Watches a descriptor until it is ready once.
+    fn watch(&self, descriptor: i32, events: u32) {
+        let interest = Interest { readable: events & EVENT_READ != 0, writable: events & EVENT_WRITE != 0 };
+        self.changes.borrow_mut().push_back(Change::Watch(descriptor, interest));
+    }
+
+    /// Ends the watch of a descriptor.
+    fn unwatch(&self, descriptor: i32) {
+        self.changes.borrow_mut().push_back(Change::Unwatch(descriptor));
+    }
+
+    /// Stops accepting, and lets requests finish. The loop must go on until `has_stopped` is true.
+    fn shutdown(&self) {
+        if let Ok(worker) = self.worker.try_borrow() {
+            worker.shutdown();
+        }
+    }
+
+    /// Cuts what is left of the requests.
+    fn abort(&self) {
+        if let Ok(worker) = self.worker.try_borrow() {
+            worker.abort();
+        }
+    }
+
+    /// The number of open connections.
+    fn connections(&self) -> usize {
+        self.worker.try_borrow().map_or(0, |worker| worker.connections())
+    }
+
+    /// The number of requests so far.
+    fn requests(&self) -> u64 {
+        self.worker.try_borrow().map_or(0, |worker| worker.stats().requests)
+    }
+
+    /// The name of the interface to the kernel.
+    fn engine(&self) -> PyResult<&'static str> {
+        let mut worker = self.worker.try_borrow_mut().map_err(|_| PyRuntimeError::new_err("the loop is waiting"))?;
+        Ok(worker.driver().name())
+    }
+}

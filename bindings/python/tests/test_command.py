@@ -1,0 +1,237 @@
+"""The command: its options, its errors, its processes."""
+
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from highwire_server._options import parse
+
+CANNOT_SERVE = 3
+
+HELLO = '''
+import os
+
+async def app(scope, receive, send):
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"%d " % os.getpid() + TEXT})
+    else:
+        raise RuntimeError(scope["type"])
+
+TEXT = b"hello"
+
+def make():
+    return app
+'''
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "hello.py").write_text(HELLO)
+    return tmp_path
+
+
+def get(server, path: str = "/") -> str:
+    return httpx.get(server.url + path, trust_env=False, timeout=20).text
+
+
+def command(*arguments: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "highwire_server", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=os.environ | environment,
+        timeout=30,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "text"),
+    [
+        ([], {}, "required: MODULE:ATTRIBUTE"),
+        (["a:b", "--port", "x"], {}, "argument --port: invalid int value: 'x'"),
+        (["a:b", "--port", "70000"], {}, "--port must be at most 65535"),
+        (["a:b", "--workers", "0"], {}, "--workers must be at least 1"),
+        (["a:b", "--reload", "--workers", "2"], {}, "--reload serves with one process"),
+        (["a:b", "--ssl-keyfile", "k"], {}, "--ssl-keyfile needs --ssl-certfile"),
+        (["a:b", "--no-such"], {}, "unrecognized arguments: --no-such"),
+        (["a:b"], {"HIGHWIRE_PORT": "x"}, "HIGHWIRE_PORT='x' is not a value of --port"),
+        (["a:b"], {"HIGHWIRE_ENGINE": "x"}, "HIGHWIRE_ENGINE='x' is not a value of --engine"),
+    ],
+)
+def test_wrong_options_are_told_in_one_line(arguments, environment, text):
+    ended = command(*arguments, **environment)
+    assert ended.returncode == 2
+    assert text in ended.stderr
+    assert len(ended.stderr.strip().splitlines()) == 1
+
+
+def test_environment_variables_are_options():
+    environment = {"HIGHWIRE_PORT": "81", "HIGHWIRE_FACTORY": "true", "HIGHWIRE_WS_DEFLATE": "0", "WEB_CONCURRENCY": "3"}
+    options = parse(["a:b", "--host", "::1"], environment)
+    assert (options.port, options.factory, options.ws_deflate, options.workers) == (81, True, False, 3)
+    assert options.binds() == ["[::1]:81"]
+    assert parse(["a:b", "--port", "82"], environment).port == 82
+
+
+@pytest.mark.parametrize(
+    ("app", "text"),
+    [
+        ("nosuch:app", "there is no module 'nosuch'"),
+        ("hello:nosuch", "the module 'hello' has no attribute 'nosuch'"),
+        ("hello:TEXT", "is of type bytes, which cannot be called"),
+        ("broken", "SyntaxError"),
+        ("imports", "No module named 'not_installed'"),
+    ],
+)
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_an_application_that_cannot_be_imported(folder, app, text, workers):
+    (folder / "broken.py").write_text("def app(:")
+    (folder / "imports.py").write_text("import not_installed")
+    ended = command(app, "--port", "0", "--workers", workers, folder=folder)
+    assert ended.returncode == CANNOT_SERVE
+    assert text in ended.stderr
+
+
+def test_a_lifespan_that_fails(folder):
+    (folder / "fails.py").write_text(
+        "async def app(scope, receive, send):\n"
+        "    await receive()\n"
+        "    await send({'type': 'lifespan.startup.failed', 'message': 'no database'})\n"
+    )
+    ended = command("fails:app", "--port", "0", folder=folder)
+    assert ended.returncode == CANNOT_SERVE
+    assert "no database" in ended.stderr
+    (folder / "raises.py").write_text("async def app(scope, receive, send):\n    raise ValueError('broken')\n")
+    ended = command("raises:app", "--port", "0", "--lifespan", "on", folder=folder)
+    assert ended.returncode == CANNOT_SERVE
+    assert "ValueError: broken" in ended.stderr
+
+
+def test_an_address_that_is_taken(start, folder):
+    server = start("hello:app", folder=folder)
+    for workers in ("1", "2"):
+        ended = command("hello:app", "--port", str(server.port), "--workers", workers, folder=folder)
+        assert ended.returncode == CANNOT_SERVE
+        assert f"127.0.0.1:{server.port}" in ended.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_signals_end_it(start, folder, number, workers):
+    server = start("hello:app", "--workers", workers, folder=folder)
+    server.wait_for("listening on", int(workers))
+    assert "hello" in get(server)
+    server.process.send_signal(number)
+    assert server.process.wait(20) == 0
+
+
+def test_a_request_in_progress_is_finished_at_the_end(start):
+    server = start("conformance_app:app")
+    connection = server.connect()
+    connection.sendall(b"GET /slow-start HTTP/1.1\r\nHost: a\r\n\r\nGET /slow-start HTTP/1.1\r\nHost: a\r\n\r\n")
+    time.sleep(0)
+    server.process.terminate()
+    received = b""
+    while chunk := connection.recv(10_000):
+        received += chunk
+    assert b"slept" in received or received == b""
+    assert server.process.wait(20) == 0
+
+
+def test_a_request_that_does_not_end_is_cut_after_the_graceful_timeout(start):
+    server = start("conformance_app:app", "--timeout-graceful-shutdown", "0.3")
+    connection = server.connect()
+    connection.sendall(b"GET /stream-until-gone HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert connection.recv(100)
+    server.process.terminate()
+    assert server.process.wait(20) == 0
+    connection.close()
+
+
+def test_a_factory_a_unix_socket_and_no_server_field(start, folder, tmp_path):
+    path = tmp_path / "socket"
+    start("hello:make", "--factory", "--uds", str(path), "--no-server-header", folder=folder)
+    transport = httpx.HTTPTransport(uds=str(path))
+    with httpx.Client(transport=transport, base_url="http://a") as client:
+        response = client.get("/")
+    assert response.text.endswith("hello")
+    assert "server" not in response.headers
+
+
+def test_tls(start, folder, tmp_path):
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+         "-keyout", str(key), "-out", str(chain)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    server = start("conformance_app:app", "--ssl-certfile", str(chain), "--ssl-keyfile", str(key))
+    context = ssl.create_default_context(cafile=str(chain))
+    with httpx.Client(verify=context, http2=True, base_url=f"https://127.0.0.1:{server.port}", trust_env=False) as client:
+        response = client.get("/scope")
+    assert response.http_version == "HTTP/2"
+    assert response.json()["scheme"] == "https"
+    ended = command("conformance_app:app", "--ssl-certfile", str(key), "--port", "0", folder=Path(__file__).parent)
+    assert ended.returncode == CANNOT_SERVE
+    assert "certificate" in ended.stderr
+
+
+def test_processes_are_replaced_on_hangup_without_a_lost_request(start, folder):
+    server = start("hello:app", "--workers", "2", folder=folder)
+    server.wait_for("serves", 2)
+    seen = set()
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=20) as client:
+        for round in range(200):
+            if round == 50:
+                (folder / "hello.py").write_text(HELLO.replace("hello", "changed"))
+                server.process.send_signal(signal.SIGHUP)
+            response = client.get("/", headers={"Connection": "close"})
+            assert response.status_code == 200
+            seen.add(response.text)
+        server.wait_for("serves", 4)
+        until = time.monotonic() + 20
+        while "hello" in client.get("/", headers={"Connection": "close"}).text:
+            assert time.monotonic() < until
+    assert any("hello" in text for text in seen)
+
+
+def test_a_process_that_dies_is_started_again(start, folder):
+    server = start("hello:app", "--workers", "2", folder=folder)
+    server.wait_for("serves", 2)
+    os.kill(int(get(server).split()[0]), signal.SIGKILL)
+    server.wait_for("has ended with the status -9")
+    server.wait_for("serves", 3)
+    assert "hello" in get(server)
+
+
+def test_a_process_is_replaced_after_its_requests(start, folder):
+    server = start("hello:app", "--limit-max-requests", "20", folder=folder)
+    server.wait_for("serves")
+    first = get(server).split()[0]
+    until = time.monotonic() + 20
+    while get(server).split()[0] == first:
+        assert time.monotonic() < until
+    assert server.stop() == 0
+
+
+def test_reload(start, folder):
+    pytest.importorskip("watchfiles")
+    server = start("hello:app", "--reload", folder=folder)
+    server.wait_for("serves")
+    assert get(server).endswith("hello")
+    until = time.monotonic() + 20
+    while not get(server).endswith("changed"):
+        assert time.monotonic() < until
+        # The watcher may not have begun, so the file is changed again.
+        (folder / "hello.py").write_text(HELLO.replace("hello", "changed") + f"# {time.monotonic()}\n")
+        server.wait_for("serves")
