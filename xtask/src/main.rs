@@ -11,6 +11,7 @@ mod fuzz;
 mod install;
 mod portability;
 mod process;
+mod python;
 mod redbot;
 mod test;
 mod tidy;

@@ -14,7 +14,7 @@ use crate::process::{
     LIBEVENT, LIBURING, LIBUV, LUAJIT, MONO, NATS, NGINX, NODE, OPENSSL, PRLIMIT, PYTHON_BROTLI, REDIS, REQUESTS,
     STRACE, Tool, VALGRIND, WGET, WRK, ZSTD,
 };
-use crate::{Error, Result, attack, autobahn, bench, conformance, fuzz, portability, redbot, tidy};
+use crate::{Error, Result, attack, autobahn, bench, conformance, fuzz, portability, python, redbot, tidy};
 
 pub(crate) const HELP: &str = "\
 Runs the tests and checks of the project in order and prints a summary. Steps after a failed one still run.
@@ -67,6 +67,8 @@ enum Need {
     H2spec,
     /// REDbot, which is installed with pip.
     Redbot,
+    /// A Python that the package for Python supports.
+    Python,
     /// The Autobahn test suite, which is installed with pip for Python 2.7.
     Autobahn,
     /// The Rust compiler with the source of its standard library that [`portability`] uses.
@@ -145,6 +147,8 @@ const STEPS: &[Step] = &[
     Step { name: "simulator", when: When::Always, needs: &[], action: Action::Checked("sim --seeds {seeds}") },
     Step { name: "h2spec", when: When::Always, needs: &[Need::H2spec], action: Action::Do(conformance::h2spec) },
     Step { name: "attacks", when: When::Always, needs: &[], action: Action::Do(attack::short) },
+    Step { name: "python", when: When::Short, needs: &[Need::Python], action: Action::Do(python::newest) },
+    Step { name: "python: all versions", when: When::Long, needs: &[Need::Python], action: Action::Do(python::all) },
     Step { name: "redbot", when: When::Always, needs: &[Need::Redbot], action: Action::Do(redbot::redbot) },
     Step { name: "autobahn", when: When::Short, needs: &[Need::Autobahn], action: Action::Do(autobahn::short) },
     Step { name: "autobahn: all cases", when: When::Long, needs: &[Need::Autobahn], action: Action::Do(autobahn::all) },
@@ -416,6 +420,7 @@ impl Need {
             }
             Self::H2spec => conformance::h2spec_missing(root, install).map_or(Ok(()), Err),
             Self::Redbot => redbot::missing(root, install).map_or(Ok(()), Err),
+            Self::Python => python::missing().map_or(Ok(()), Err),
             Self::Autobahn => autobahn::missing(root, install).map_or(Ok(()), Err),
             Self::Portability => portability::missing(root, install).map_or(Ok(()), Err),
             Self::Fuzz => fuzz::missing(install).map_or(Ok(()), Err),

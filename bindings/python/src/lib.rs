@@ -9,6 +9,7 @@ mod asgi;
 mod gil;
 mod vectorcall;
 mod worker;
+mod wsgi;
 
 use pyo3::prelude::*;
 

@@ -6,13 +6,14 @@ import logging
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ._highwire import Worker
 from ._lifespan import Lifespan
 from ._selector import WorkerSelector
-from ._wsgi import Wsgi, is_wsgi
+from ._wsgi import Wsgi, base_environ, is_wsgi
 
 logger = logging.getLogger("highwire.error")
 
@@ -91,6 +92,7 @@ class Server:
         self._worker: Worker | None = None
         self._stop: asyncio.Event | None = None
         self._signals = 0
+        self._wsgi: dict | None = None
         self._on_start: Callable | None = None
         self._on_limit: Callable | None = None
 
@@ -101,6 +103,8 @@ class Server:
         on_limit: called once when `limit_requests` is reached.
         """
         self._on_start, self._on_limit = on_start, on_limit
+        if self.config.threads == 1 and is_wsgi(self.config.app, self.config.interface):
+            return self._run_wsgi()
         selector = WorkerSelector()
         loop = asyncio.SelectorEventLoop(selector)
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -129,7 +133,7 @@ class Server:
             if self._signals:
                 await lifespan.shutdown()
                 return
-            self._worker = self._make_worker(loop, app, lifespan)
+            self._worker = self._make_worker(loop, app, lifespan.state)
             selector.attach(self._worker)
             logger.info("listening on %s", ", ".join(self.addresses))
             if self._on_start is not None:
@@ -145,9 +149,41 @@ class Server:
                 self._worker = None
             await lifespan.shutdown()
 
-    def _make_worker(self, loop: asyncio.AbstractEventLoop, app: Callable, lifespan: Lifespan) -> Worker:
+    def _run_wsgi(self) -> None:
+        """Runs the worker without an event loop, because a WSGI application may start one itself. Django refuses to use its
+        database in a thread whose event loop runs.
+        """
+        limit = self.config.limit_requests
+        loop = asyncio.new_event_loop()
+        self._wsgi = base_environ(server_of(self.config.bind[0]), self.config.root_path, 1)
+        worker = self._worker = self._make_worker(loop, self.config.app, None)
+        before = {number: signal.signal(number, lambda *_: self.stop()) for number in STOP_SIGNALS}
+        try:
+            logger.info("listening on %s", ", ".join(self.addresses))
+            if self._on_start is not None:
+                self._on_start()
+            until = None
+            while not worker.has_stopped:
+                # A signal ends the wait. One that comes just before it is seen after the wait.
+                worker.turn(0.1 if self._signals or limit is not None else 1.0)
+                if limit is not None and worker.requests() >= limit and self._on_limit is not None:
+                    limit = None
+                    self._on_limit()
+                if self._signals and until is None:
+                    worker.shutdown()
+                    until = time.monotonic() + self.config.graceful_timeout
+                if until is not None and time.monotonic() >= until:
+                    worker.abort()
+        finally:
+            self._worker = None
+            loop.close()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _make_worker(self, loop: asyncio.AbstractEventLoop, app: Callable, state: dict | None) -> Worker:
         options = {name: getattr(self.config, name) for name in NATIVE}
-        options |= {"application": app, "loop": loop, "log": log_exception, "state": lifespan.state}
+        options |= {"application": app, "loop": loop, "log": log_exception, "state": state}
+        options["wsgi"] = self._wsgi
         options["server"] = server_of(self.config.bind[0])
         worker = Worker(self.config.bind, options)
         self.addresses = worker.addresses

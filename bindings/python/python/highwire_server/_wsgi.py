@@ -1,4 +1,4 @@
-"""WSGI applications (PEP 3333), served through the same interface as ASGI applications."""
+"""WSGI applications (PEP 3333) in a pool of threads. With one thread, the native module calls them itself."""
 
 import asyncio
 import inspect
@@ -52,19 +52,15 @@ class FileWrapper:
         return block
 
 
-def environ_of(scope: dict, body, threads: int) -> dict:
-    """Returns the environment of a request."""
-    root, path = scope["root_path"], scope["path"]
-    environ = {
-        "REQUEST_METHOD": scope["method"],
+def base_environ(server: tuple[str, int | None] | None, root: str, threads: int) -> dict:
+    """Returns the values that the environments of all requests have."""
+    host, port = server or ("localhost", None)
+    return {
         # The path is text of Latin-1 with the bytes of UTF-8 (PEP 3333).
         "SCRIPT_NAME": root.encode().decode("latin-1"),
-        "PATH_INFO": path[len(root) :].encode().decode("latin-1"),
-        "QUERY_STRING": scope["query_string"].decode("latin-1"),
-        "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
+        "SERVER_NAME": host,
+        "SERVER_PORT": str(port or ""),
         "wsgi.version": (1, 0),
-        "wsgi.url_scheme": scope["scheme"],
-        "wsgi.input": body,
         "wsgi.input_terminated": True,
         "wsgi.errors": sys.stderr,
         "wsgi.multithread": threads > 1,
@@ -72,8 +68,20 @@ def environ_of(scope: dict, body, threads: int) -> dict:
         "wsgi.run_once": False,
         "wsgi.file_wrapper": FileWrapper,
     }
-    server, client = scope["server"] or ("localhost", None), scope["client"]
-    environ["SERVER_NAME"], environ["SERVER_PORT"] = server[0], str(server[1] or "")
+
+
+def environ_of(scope: dict, body, threads: int) -> dict:
+    """Returns the environment of a request."""
+    root, path = scope["root_path"], scope["path"]
+    environ = base_environ(scope["server"], root, threads) | {
+        "REQUEST_METHOD": scope["method"],
+        "PATH_INFO": path[len(root) :].encode().decode("latin-1"),
+        "QUERY_STRING": scope["query_string"].decode("latin-1"),
+        "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
+        "wsgi.url_scheme": scope["scheme"],
+        "wsgi.input": body,
+    }
+    client = scope["client"]
     if client is not None:
         environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = client[0], str(client[1])
     for name, value in scope["headers"]:
@@ -89,12 +97,12 @@ def environ_of(scope: dict, body, threads: int) -> dict:
 
 
 class Wsgi:
-    """An ASGI application that calls a WSGI application, in this thread or in a pool of threads."""
+    """An ASGI application that calls a WSGI application in a pool of threads."""
 
     def __init__(self, app: Callable, threads: int) -> None:
         self._app = app
         self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, "highwire-wsgi") if threads > 1 else None
+        self._pool = ThreadPoolExecutor(threads, "highwire-wsgi")
         self._running = 0
 
     async def __call__(self, scope: dict, receive: Callable, send: Callable) -> None:
@@ -103,7 +111,7 @@ class Wsgi:
         if scope["type"] == "websocket":
             await receive()
             return await send({"type": "websocket.close"})
-        if self._pool is not None and self._running >= self._threads * (1 + WAITING_PER_THREAD):
+        if self._running >= self._threads * (1 + WAITING_PER_THREAD):
             headers = [(b"content-type", b"text/plain"), (b"retry-after", b"1")]
             await send({"type": "http.response.start", "status": 503, "headers": headers})
             return await send({"type": "http.response.body", "body": b"Service Unavailable"})
@@ -111,22 +119,18 @@ class Wsgi:
         if body is None:
             return None
         environ = environ_of(scope, io.BytesIO(body), self._threads)
-        if self._pool is None:
-            await Call(self._app, environ).run(send)
-        else:
-            self._running += 1
-            try:
-                await self._in_pool(environ, send)
-            finally:
-                self._running -= 1
+        self._running += 1
+        try:
+            await self._in_pool(environ, send)
+        finally:
+            self._running -= 1
         return None
 
     async def _lifespan(self, receive: Callable, send: Callable) -> None:
         await receive()
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _in_pool(self, environ: dict, send: Callable) -> None:
@@ -235,15 +239,6 @@ class Call:
         if not self._is_sent:
             self._is_sent = True
             yield self._start
-
-    async def run(self, send: Callable) -> None:
-        """Calls the application in this thread."""
-        messages = self._messages()
-        try:
-            for message in messages:
-                await send(message)
-        finally:
-            messages.close()
 
     def run_in_thread(self, put: Callable) -> None:
         """Calls the application in a thread of its own."""

@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyString};
 const LEAST_SHARED: usize = 16 * 1024;
 
 /// Header or trailer fields.
-pub(super) type Fields = Vec<(HeaderName, HeaderValue)>;
+pub(crate) type Fields = Vec<(HeaderName, HeaderValue)>;
 
 /// Opens a file with an absolute path. Returns its length, too.
 pub(super) fn open(path: &std::path::Path) -> std::io::Result<(std::sync::Arc<Open>, u64)> {
@@ -69,7 +69,7 @@ impl AsRef<[u8]> for Owned {
     }
 }
 
-pub(super) fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Bytes> {
+pub(crate) fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Bytes> {
     if let Ok(bytes) = object.cast::<PyBytes>() {
         let slice = bytes.as_bytes();
         if slice.len() < LEAST_SHARED {

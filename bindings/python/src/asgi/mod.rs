@@ -1,10 +1,10 @@
 //! The ASGI 3 interface.
 
 pub(crate) mod channel;
-mod convert;
+pub(crate) mod convert;
 mod exchange;
 mod scope;
 pub(crate) mod service;
 pub(crate) mod shared;
 mod websocket;
-mod words;
+pub(crate) mod words;

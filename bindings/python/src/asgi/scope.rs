@@ -19,6 +19,7 @@ const LONGEST_KEPT: usize = 64;
 /// What scopes share, and what is kept because the next one probably needs it.
 pub(crate) struct Scopes {
     words: Words,
+    no_bytes: Py<PyBytes>,
     /// `{"version": "3.0", "spec_version": "2.5"}`.
     asgi: Py<PyDict>,
     extensions: Py<PyDict>,
@@ -42,6 +43,7 @@ impl Scopes {
         let state = get("state")?.filter(|state| !state.is_none()).map(|state| state.cast_into()).transpose()?;
         Ok(Scopes {
             words: Words::new(py),
+            no_bytes: PyBytes::new(py, b"").unbind(),
             asgi: asgi.unbind(),
             extensions: extensions(py, &["http.response.trailers", "http.response.pathsend"])?,
             websocket_extensions: extensions(py, &["websocket.http.response"])?,
@@ -97,7 +99,7 @@ impl Scopes {
         scope.set_item(&words.raw_path, PyBytes::new(py, path))?;
         let query = head.target.query.map_or(&b""[..], |query| query.of(window));
         if query.is_empty() {
-            scope.set_item(&words.query_string, &words.no_bytes)?;
+            scope.set_item(&words.query_string, &self.no_bytes)?;
         } else {
             scope.set_item(&words.query_string, PyBytes::new(py, query))?;
         }

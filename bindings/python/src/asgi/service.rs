@@ -7,6 +7,7 @@ use super::shared::Shared;
 use super::websocket::Socket;
 use crate::gil::Released;
 use crate::vectorcall;
+use crate::wsgi::Wsgi;
 use highwire::ws::{Deflate, WebSocketUpgrade};
 use highwire_engine::context::Spawner;
 use highwire_engine::http::StatusCode;
@@ -19,6 +20,9 @@ use pyo3::types::{PyDict, PyTuple};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+
+/// The most bytes of a body that a WSGI application gets by default. It is received before the application is called.
+const MOST_BODY_BYTES: u64 = 1 << 30;
 
 /// The service of one worker.
 pub(crate) struct Asgi {
@@ -33,6 +37,10 @@ pub(crate) struct Asgi {
     deflates: bool,
     /// The most bytes of a received message of a WebSocket.
     most_message_bytes: u64,
+    /// Set if the application is one of WSGI, which is called in this thread.
+    wsgi: Option<Wsgi>,
+    /// The most bytes of a body that a WSGI application gets.
+    most_body_bytes: u64,
 }
 
 /// How tasks are made.
@@ -105,6 +113,11 @@ impl Asgi {
             free: Vec::new(),
             released: Released::default(),
             deflates: option(options, "ws_deflate")?.unwrap_or(true),
+            wsgi: match options.get_item("wsgi")?.filter(|base| !base.is_none()) {
+                Some(base) => Some(Wsgi::new(py, base.cast()?)?),
+                None => None,
+            },
+            most_body_bytes: option(options, "limit_body")?.unwrap_or(MOST_BODY_BYTES),
             most_message_bytes: option(options, "ws_max_size")?.unwrap_or(16 * 1024 * 1024),
         })
     }
@@ -218,7 +231,11 @@ impl Service for Asgi {
     }
 
     fn body_use(&self, _: u32) -> BodyUse {
-        BodyUse::Parts
+        if self.wsgi.is_some() { BodyUse::Whole } else { BodyUse::Parts }
+    }
+
+    fn body_limit(&self, _: u32, _: BodyUse) -> Option<u64> {
+        self.wsgi.as_ref().map(|_| self.most_body_bytes)
     }
 
     fn begin(&mut self, mut request: Begin<'_>, answer: &mut Option<Response>) -> Outcome {
@@ -226,7 +243,16 @@ impl Service for Asgi {
             *self.shared.spawner.borrow_mut() = Spawner::here();
         }
         let head = request.head;
-        let begun = if head.upgrade && is_websocket(head, request.window) {
+        let begun = if let Some(wsgi) = &self.wsgi {
+            *answer = Some(Python::attach(|py| {
+                wsgi.call(self.application.bind(py), &mut request, &self.shared).unwrap_or_else(|error| {
+                    let error = error.into_value(py).into_bound(py).into_any();
+                    self.shared.log(py, Some(error), "a WSGI application raised an exception");
+                    Response::error(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error")
+                })
+            }));
+            return Outcome::Ready;
+        } else if head.upgrade && is_websocket(head, request.window) {
             match WebSocketUpgrade::of(head, request.window, request.caller) {
                 Ok(upgrade) => self.begin_websocket(&mut request, upgrade, answer),
                 Err(response) => {

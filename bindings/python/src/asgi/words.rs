@@ -1,23 +1,21 @@
 //! The strings of ASGI, made once for each worker.
 
-use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
-
 macro_rules! words {
     ($($name:ident = $text:literal),* $(,)?) => {
         /// Interned strings, which the interpreter compares by their addresses.
         pub(crate) struct Words {
-            $(pub(crate) $name: Py<PyString>,)*
-            pub(crate) no_bytes: Py<PyBytes>,
+            $(pub(crate) $name: pyo3::Py<pyo3::types::PyString>,)*
         }
 
         impl Words {
-            pub(crate) fn new(py: Python<'_>) -> Words {
-                Words { $($name: PyString::intern(py, $text).unbind(),)* no_bytes: PyBytes::new(py, b"").unbind() }
+            pub(crate) fn new(py: pyo3::Python<'_>) -> Words {
+                Words { $($name: pyo3::types::PyString::intern(py, $text).unbind()),* }
             }
         }
     };
 }
+
+pub(crate) use words;
 
 words! {
     kind = "type",

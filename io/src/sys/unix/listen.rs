@@ -86,6 +86,7 @@ pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Acceptor> 
 }
 
 /// Sets the permission bits of a socket that is not bound.
+#[cfg(target_os = "linux")]
 fn narrow(socket: &Socket, mode: u32) -> io::Result<()> {
     // SAFETY: the call has no pointers.
     match unsafe { libc::fchmod(socket.as_raw_fd(), mode as libc::mode_t) } {

@@ -1,0 +1,95 @@
+//! The steps of `cargo xtask test` that install the Python package and run its tests.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::{Error, Result, process};
+
+/// The versions of Python that the package supports, the newest first.
+const VERSIONS: [&str; 4] = ["3.14", "3.13", "3.12", "3.11"];
+
+/// The longest time of an installation, which builds the native module.
+const INSTALL: Duration = Duration::from_secs(900);
+
+/// The longest time of the tests with one version.
+const TESTS: Duration = Duration::from_secs(600);
+
+const PACKAGE: &str = "bindings/python";
+
+const REQUIREMENTS: &str = "bindings/python/tests/requirements.txt";
+
+/// Returns the interpreters of the supported versions that are here.
+fn interpreters() -> Vec<(&'static str, PathBuf)> {
+    VERSIONS.into_iter().filter_map(|version| Some((version, interpreter(version)?))).collect()
+}
+
+/// Returns an interpreter of a version, from `PATH` or from pyenv.
+fn interpreter(version: &str) -> Option<PathBuf> {
+    let mut candidates = vec![PathBuf::from(format!("python{version}")), PathBuf::from("python3")];
+    let pyenv = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
+    let pyenv = pyenv.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")));
+    let installed =
+        pyenv.and_then(|root| std::fs::read_dir(root.join("versions")).ok()).into_iter().flatten().flatten();
+    candidates.extend(installed.map(|entry| entry.path().join("bin/python3")));
+    candidates.into_iter().find(|program| {
+        let code = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])";
+        process::output(Command::new(program).args(["-c", code])).is_ok_and(|output| output.trim() == version)
+    })
+}
+
+/// Returns a message if no interpreter of a supported version is here.
+pub(crate) fn missing() -> Option<String> {
+    let oldest = VERSIONS[VERSIONS.len() - 1];
+    interpreters()
+        .is_empty()
+        .then(|| format!("no Python of version {oldest} or later with venv (`apt-get install python3-venv`)"))
+}
+
+/// Installs the package for the newest Python that is here, and runs its tests.
+///
+/// # Errors
+/// Returns an error if the installation or a test fails.
+pub(crate) fn newest(root: &Path) -> Result<()> {
+    interpreters().into_iter().next().map_or(Ok(()), |(version, program)| test(root, version, &program))
+}
+
+/// Does what [`newest`] does with each version that is here.
+///
+/// # Errors
+/// Returns an error if the installation or a test fails.
+pub(crate) fn all(root: &Path) -> Result<()> {
+    let found = interpreters();
+    for version in VERSIONS {
+        match found.iter().find(|(name, _)| *name == version) {
+            Some((_, program)) => test(root, version, program)?,
+            None => println!("Python {version}: not run, because it is not here"),
+        }
+    }
+    Ok(())
+}
+
+fn test(root: &Path, version: &str, program: &Path) -> Result<()> {
+    let folder = root.join("target/tools").join(format!("python-{version}"));
+    let python = folder.join("bin/python");
+    if !python.is_file() {
+        run(Command::new(program).args(["-m", "venv"]).arg(&folder), INSTALL)?;
+    }
+    let mut pip = Command::new(&python);
+    pip.current_dir(root).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    pip.arg(format!("./{PACKAGE}")).args(["--requirement", REQUIREMENTS]);
+    // The dependencies of the native module stay built.
+    pip.env("CARGO_TARGET_DIR", root.join("target/python"));
+    run(&mut pip, INSTALL)?;
+    let mut tests = Command::new(&python);
+    run(tests.current_dir(root.join(PACKAGE)).args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"]), TESTS)
+}
+
+fn run(command: &mut Command, limit: Duration) -> Result<()> {
+    println!("{}", process::shown(command));
+    match process::run_until(command, Instant::now() + limit)? {
+        Some(status) if status.success() => Ok(()),
+        Some(status) => Err(Error::Failed(format!("{}: {status}", process::shown(command)))),
+        None => Err(Error::Failed(format!("{}: stopped after {} s", process::shown(command), limit.as_secs()))),
+    }
+}
