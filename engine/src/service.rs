@@ -126,7 +126,7 @@ pub trait Service {
 
     /// Called just before the worker's thread may block until something happens, and not when it only looks whether something
     /// has. A service that holds a lock which other threads need, such as an interpreter's, gives it back here. Must not
-    /// panic.
+    /// panic. The engine `threads` does not call it.
     fn before_wait(&mut self) {}
 
     /// Called just after the worker's thread has blocked, with every [`before_wait`](Self::before_wait), before any other

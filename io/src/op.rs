@@ -144,7 +144,7 @@ pub enum Op {
     /// Report once, by [`Completion::Watched`], that a descriptor is ready which the driver does not own, such as one of
     /// another event loop. The loop repeats the operation to learn of the next time. A descriptor for which the system cannot
     /// wait, such as a regular file or a closed one, counts as ready. The loop must end the watch before it closes the
-    /// descriptor. Unix only; elsewhere, every descriptor counts as ready.
+    /// descriptor, and must not watch a descriptor twice at a time. Unix only; elsewhere, every descriptor counts as ready.
     Watch {
         /// A number that the loop chooses. A watch in progress with the same number is replaced.
         token: u64,

@@ -13,6 +13,14 @@ pub(crate) struct Watched {
     pub(crate) token: u64,
     pub(crate) descriptor: Waitable,
     pub(crate) interest: Interest,
+    /// True if the descriptor is registered with the system's poll (readiness driver only).
+    pub(crate) is_registered: bool,
+}
+
+impl Watched {
+    pub(crate) fn new(token: u64, descriptor: Waitable, interest: Interest) -> Watched {
+        Watched { token, descriptor, interest, is_registered: false }
+    }
 }
 
 /// The watches in progress. Each has an id of the driver's own, so that a late event of an ended watch finds nothing.
@@ -41,6 +49,10 @@ impl Watches {
     pub(crate) fn cancel(&mut self, token: u64) -> Option<(SocketId, Watched)> {
         let id = self.ids.remove(&token)?;
         Some((id, self.watches.remove(id)?))
+    }
+
+    pub(crate) fn mark_registered(&mut self, id: SocketId) {
+        self.watches.get(id).into_iter().for_each(|watched| watched.is_registered = true);
     }
 
     pub(crate) fn get(&mut self, id: SocketId) -> Option<Watched> {

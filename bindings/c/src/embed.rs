@@ -45,13 +45,13 @@ pub unsafe extern "C" fn highwire_loop_new(
         if out.is_null() {
             return null("out");
         }
-        let server = begin(server)?;
         let engine = match engine {
             0 => Engine::Auto,
             1 => Engine::Uring,
             2 => Engine::Readiness,
             other => return failed(HIGHWIRE_INVALID_ARGUMENT, format!("{other} is not an engine; use 0, 1 or 2")),
         };
+        let server = begin(server)?;
         let worker = crate::result::engine(Runtime::new(engine).and_then(|runtime| server.into_worker(runtime)))?;
         // SAFETY: as the caller promises.
         unsafe { give(out, add(Box::new(worker)), "out") }

@@ -38,7 +38,7 @@ impl Connection {
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.settle(&mut self.transport, worker, out),
             Protocol::Http2(http2) => http2.settle(&mut self.transport, worker, out),
-            Protocol::Tunnel(tunnel) => tunnel.settle(&mut self.transport, worker, out),
+            Protocol::Tunnel(tunnel) => tunnel.settle(&mut self.transport, worker),
         }
     }
 
@@ -63,10 +63,7 @@ impl Connection {
     pub(super) fn wait_to_write(&mut self, worker: &mut WorkerContext<impl Service>) {
         match &mut self.protocol {
             Protocol::Http1(_) => self.transport.set_patience(worker.rules.write, worker),
-            Protocol::Tunnel(tunnel) => {
-                self.transport.set_patience(worker.rules.write, worker);
-                tunnel.keep_due(&self.transport, worker);
-            }
+            Protocol::Tunnel(tunnel) => tunnel.wait_to_write(&self.transport, worker),
             Protocol::Http2(http2) => http2.wait_to_write(&self.transport, worker),
         }
     }

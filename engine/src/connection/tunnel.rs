@@ -126,13 +126,18 @@ impl Tunnel {
             return transport.abort(worker, out);
         }
         if is_written && is_finished {
+            let has_left = self.stream.raw.borrow().is_cut_with_peer();
             if transport.ended() && !transport.blocked() && is_in_arena && out.waiting() == 0 {
                 // Queues an empty operation after the copied bytes. The connection closes when the driver reports
                 // `Drained`.
                 out.send_bytes(transport.id(), Bytes::new());
                 transport.block();
             }
-            return transport.finish(true, worker, out);
+            transport.finish(true, worker, out);
+            if has_left && transport.phase() == Phase::Closing {
+                transport.hurry(write_ticks(true, worker), worker);
+            }
+            return;
         }
         out.flush(transport.id());
         // A session of TLS 1.2 cannot receive after its own close_notify.
@@ -156,18 +161,10 @@ impl Tunnel {
         self.drive(transport, worker, out);
     }
 
-    /// Sets the phase and its deadline, or cuts the connection if nobody needs its bytes.
-    pub(super) fn settle(
-        &mut self,
-        transport: &mut Transport,
-        worker: &mut WorkerContext<impl Service>,
-        out: &mut Out<'_>,
-    ) {
+    /// Sets the phase and its deadline.
+    pub(super) fn settle(&mut self, transport: &mut Transport, worker: &mut WorkerContext<impl Service>) {
         if transport.is_ending() {
             return;
-        }
-        if transport.blocked() && self.stream.raw.borrow().is_cut_with_peer() {
-            return transport.abort(worker, out);
         }
         if let Some(exchange) = self.exchange.take_if(|exchange| exchange.is_over()) {
             exchange.recycle();
@@ -178,6 +175,16 @@ impl Tunnel {
             self.recharge(transport, worker);
         }
         self.wait_for(transport, if transport.blocked() { Phase::Write } else { Phase::Tunnel }, worker);
+        if transport.blocked() && self.stream.raw.borrow().is_cut_with_peer() {
+            transport.hurry(write_ticks(true, worker), worker);
+            self.keep_due(transport, worker);
+        }
+    }
+
+    /// Sets the deadline by which the peer must take some of the waiting bytes.
+    pub(super) fn wait_to_write(&self, transport: &Transport, worker: &mut WorkerContext<impl Service>) {
+        transport.set_patience(write_ticks(self.stream.raw.borrow().is_cut_with_peer(), worker), worker);
+        self.keep_due(transport, worker);
     }
 
     /// Sets the phase and its deadline; see [`Transport::wait_for`].
@@ -258,6 +265,12 @@ impl Tunnel {
     }
 }
 
+/// Returns the number of ticks in which the peer must take some of the waiting bytes. It is small if the peer has probably left:
+/// see [`RawWriter::cut_with_peer`](crate::raw::RawWriter::cut_with_peer).
+fn write_ticks(has_left: bool, worker: &WorkerContext<impl Service>) -> u32 {
+    if has_left { worker.rules.write.min(worker.rules.linger.max(TICKS_A_SECOND)) } else { worker.rules.write }
+}
+
 impl Connection {
     /// Lets the tunnel that HTTP/1 has accepted in this event take the place of HTTP/1. `rest` is what has been received behind
     /// the message, before the bytes that are unread. Returns false if there is no tunnel.
@@ -272,7 +285,8 @@ impl Connection {
             return false;
         }
         let Some(tunnel) = http1.take_tunnel() else { return false };
-        let transport = &mut self.transport;
+        self.protocol = Protocol::Tunnel(tunnel);
+        let Connection { transport, protocol: Protocol::Tunnel(tunnel) } = self else { return false };
         tunnel.received(transport, rest, worker, out);
         let unread = transport.unread.take();
         if !unread.is_empty() && !transport.is_ending() {
@@ -282,7 +296,6 @@ impl Connection {
             tunnel.peer_ended(transport);
             tunnel.drive(transport, worker, out);
         }
-        self.protocol = Protocol::Tunnel(tunnel);
         true
     }
 }

@@ -156,7 +156,7 @@ enum WhenDropped {
     End,
     /// It is cut when the written bytes are sent.
     Cut,
-    /// It ends behind the written bytes, or is cut if they wait for a peer that has ended its direction.
+    /// It ends behind the written bytes. A peer that has ended its direction must take them soon.
     CutWithPeer,
 }
 
@@ -455,8 +455,8 @@ impl Raw {
         self.when_dropped == WhenDropped::Cut && self.is_finished() && !self.has_outgoing() && !self.is_in_arena(turn)
     }
 
-    /// Returns true if the written bytes, which the peer does not take, are of no use: the reader and the writer are gone, and
-    /// the peer has ended its direction.
+    /// Returns true if the written bytes are probably of no use: the reader and the writer are gone, and the peer has ended its
+    /// direction.
     pub(crate) fn is_cut_with_peer(&self) -> bool {
         self.when_dropped == WhenDropped::CutWithPeer && self.is_finished() && self.end == Some(Ended::Peer)
     }

@@ -180,8 +180,11 @@ impl<D: Driver, S: Service> Worker<D, S> {
     /// Reports once, by [`take_watched`](Self::take_watched), that a descriptor is ready which belongs to the host, so that the
     /// worker's turns are the only wait of a host's loop. `token` is a number that the host chooses; a watch in progress with the
     /// same number is replaced. A descriptor for which the system cannot wait, such as a regular file, counts as ready. The
-    /// host must end the watch before it closes the descriptor.
+    /// host must end the watch before it closes the descriptor, and a descriptor may have one watch at a time. The next turn
+    /// begins and ends watches, so a host that waits on [`descriptor`](Self::descriptor) calls
+    /// [`turn_ready`](Self::turn_ready) before it waits.
     pub fn watch(&mut self, token: u64, descriptor: Waitable, interest: Interest) {
+        self.state.watched.retain(|(watched, _)| *watched != token);
         self.queue.push(Op::Watch { token, descriptor, interest });
     }
 

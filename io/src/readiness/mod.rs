@@ -237,7 +237,7 @@ impl Readiness {
                 }
                 Op::Connect { token, address } => self.connect(token, &address),
                 Op::CancelConnect { token } => self.cancel_connect(token),
-                Op::Watch { token, descriptor, interest } => self.watch(Watched { token, descriptor, interest }),
+                Op::Watch { token, descriptor, interest } => self.watch(Watched::new(token, descriptor, interest)),
                 Op::Unwatch { token } => self.unwatch(token),
                 Op::PauseAccept { listener } => self.pause_accept(listener, true),
                 Op::ResumeAccept { listener } => self.pause_accept(listener, false),

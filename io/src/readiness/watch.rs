@@ -12,20 +12,29 @@ impl Readiness {
         self.unwatch(watched.token);
         let id = self.watches.insert(watched);
         let token = Token(WATCHED | token(id).0);
-        if watch::register(self.poll.registry(), watched.descriptor, token, watched.interest).is_err() {
-            self.unwatchable.push(id);
+        match watch::register(self.poll.registry(), watched.descriptor, token, watched.interest) {
+            Ok(()) => self.watches.mark_registered(id),
+            Err(_) => self.unwatchable.push(id),
         }
     }
 
     pub(super) fn unwatch(&mut self, token: u64) {
-        if let Some((_, Watched { descriptor, .. })) = self.watches.cancel(token) {
-            watch::deregister(self.poll.registry(), descriptor);
+        if let Some((_, watched)) = self.watches.cancel(token) {
+            self.deregister(&watched);
+        }
+    }
+
+    /// Removes the registration of a watch. A descriptor without one may have that of another owner.
+    fn deregister(&self, watched: &Watched) {
+        if watched.is_registered {
+            watch::deregister(self.poll.registry(), watched.descriptor);
         }
     }
 
     pub(super) fn watched<S: Sink>(&mut self, id: SocketId, ready: Interest, queue: &mut Queue, sink: &mut S) {
-        let Some(Watched { token, descriptor, interest }) = self.watches.remove(id) else { return };
-        watch::deregister(self.poll.registry(), descriptor);
+        let Some(watched) = self.watches.remove(id) else { return };
+        self.deregister(&watched);
+        let Watched { token, interest, .. } = watched;
         if queue.unwatches(token) {
             return;
         }

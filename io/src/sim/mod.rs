@@ -198,7 +198,7 @@ impl Simulated {
                 }
                 Op::Watch { token, descriptor, interest } => {
                     self.watches.cancel(token);
-                    self.watches.insert(Watched { token, descriptor, interest });
+                    self.watches.insert(Watched::new(token, descriptor, interest));
                 }
                 Op::Unwatch { token } => {
                     self.watches.cancel(token);
@@ -441,7 +441,7 @@ impl Simulated {
         self.network.shuffle(&mut ids);
         let mut any = false;
         for id in ids {
-            let Some(Watched { token, descriptor, interest }) = self.watches.get(id) else { continue };
+            let Some(Watched { token, descriptor, interest, .. }) = self.watches.get(id) else { continue };
             let state = self.network.ready(descriptor);
             let ready = Interest {
                 readable: interest.readable && state.readable,

@@ -252,7 +252,7 @@ impl Uring {
                 Op::ReceiveInto { socket, buffer, room } => self.receive_into(socket, buffer, room),
                 Op::Connect { token, address } => self.connect(token, &address),
                 Op::CancelConnect { token } => self.cancel_connect(token),
-                Op::Watch { token, descriptor, interest } => self.watch(Watched { token, descriptor, interest }),
+                Op::Watch { token, descriptor, interest } => self.watch(Watched::new(token, descriptor, interest)),
                 Op::Unwatch { token } => self.unwatch(token),
                 Op::PauseAccept { listener } => {
                     if let Some(Some(accepting)) = self.listeners.get_mut(listener.0 as usize) {
