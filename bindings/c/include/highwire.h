@@ -249,7 +249,7 @@ typedef enum highwire_option {
 typedef void (*highwire_handler)(struct highwire_request request, void *data);
 
 // Gets a response before it is sent, and may change its status, its header fields and its body. The callback may read
-// `request` without its body, but cannot answer it again. Both handles are valid until the callback returns.
+// the head of `request`, but not its body, and cannot answer it. Both handles are valid until the callback returns.
 typedef void (*highwire_response_hook)(struct highwire_request request, struct highwire_response response, void *data);
 
 // Fills in the response to an error outside of handlers. `text` is a short reason, which ends with a NUL. `response`
@@ -585,7 +585,8 @@ typedef void (*highwire_part_callback)(struct highwire_request request,
 
 // Asks for the next part of a request's body. The route must take the body in parts. The callback is called once,
 // later, on the worker's thread, unless the program first answers the request or ends the response's stream. For
-// another part, call this again, in the callback or later; until then, the client must wait once a buffer is full.
+// another part, call this again, in the callback or later. Until you do, the library buffers a limited amount, and then
+// receives nothing more from the client.
 //
 // The request is deferred, so it must be answered later. It may be answered by `highwire_respond_stream` before its body has ended; the
 // rest of the body can then be read until the stream has ended.

@@ -14,7 +14,7 @@ use std::ffi::{CString, c_char, c_void};
 use std::sync::Arc;
 
 /// Gets a response before it is sent, and may change its status, its header fields and its body. The callback may read
-/// `request` without its body, but cannot answer it again. Both handles are valid until the callback returns.
+/// the head of `request`, but not its body, and cannot answer it. Both handles are valid until the callback returns.
 pub type highwire_response_hook =
     Option<unsafe extern "C" fn(request: highwire_request, response: highwire_response, data: *mut c_void)>;
 

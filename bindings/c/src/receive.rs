@@ -96,7 +96,8 @@ pub(crate) fn forget(handle: highwire_request) {
 
 /// Asks for the next part of a request's body. The route must take the body in parts. The callback is called once,
 /// later, on the worker's thread, unless the program first answers the request or ends the response's stream. For
-/// another part, call this again, in the callback or later; until then, the client must wait once a buffer is full.
+/// another part, call this again, in the callback or later. Until you do, the library buffers a limited amount, and then
+/// receives nothing more from the client.
 ///
 /// The request is deferred, so it must be answered later. It may be answered by `highwire_respond_stream` before its body has ended; the
 /// rest of the body can then be read until the stream has ended.

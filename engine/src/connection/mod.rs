@@ -1,4 +1,4 @@
-//! A connection. It passes the received bytes to its protocol, HTTP/1 or HTTP/2, and queues the answers for
+//! A connection. It passes the received bytes to its protocol, HTTP/1, HTTP/2 or a tunnel, and queues the answers for
 //! the driver.
 //!
 //! The worker reports each event of a connection by calling a function of [`Connection`], such as `received`,

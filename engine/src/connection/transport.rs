@@ -18,7 +18,7 @@ use crate::worker::context::WorkerContext;
 use highwire_io::{Op, Peer, Queue, SocketId};
 use std::rc::Rc;
 
-/// The part of a connection that HTTP/1 and HTTP/2 share.
+/// The part of a connection that all its protocols share.
 pub(super) struct Transport {
     id: SocketId,
     peer: Peer,

@@ -34,7 +34,7 @@ enum Ends {
     Many(Box<Slab<Rc<Subscriber>>>),
 }
 
-/// The number of a subscriber among those of its filter.
+/// The index of a subscriber among those of its filter.
 pub(super) type Key = usize;
 
 /// About the number of bytes that a subscriber holds, with its place in the tree, besides the filter's text.

@@ -89,7 +89,7 @@ pub(super) struct Server {
     event: Event,
 }
 
-/// The target of an event's pointer. As in programs' own structs, the first member is the function.
+/// The target of an event's pointer. The first member is the function that the program calls for the event, as httpserver.h says.
 #[repr(C)]
 struct Event {
     handler: unsafe extern "C" fn(*mut libc::epoll_event),

@@ -1,4 +1,4 @@
-//! Sends responses, their bodies in parts, and the bytes of tunnels over HTTP/1.
+//! Sends responses and their bodies in parts over HTTP/1.
 
 use super::{H1, Http1};
 use crate::body::BodyStream;

@@ -156,7 +156,9 @@ impl Transport {
         }
         if protocol.is_some() && !http2.http.takes_protocols() {
             drop(request);
-            return pending_request.fail(Failure::Unsupported("the server does not take other protocols over HTTP/2"));
+            return pending_request.fail(Failure::Unsupported(
+                "the server does not support CONNECT with a protocol over HTTP/2 (RFC 8441)",
+            ));
         }
         let length = request.content.length();
         let head = Request {
