@@ -2,6 +2,7 @@
 
 use crate::asgi::service::{Asgi, option};
 use crate::asgi::shared::set_work;
+use crate::thread_bound::drop_orphans;
 use highwire_engine::io::{Driver as _, Instant, Interest};
 use highwire_engine::tls::TlsConfig;
 use highwire_engine::{Config, Engine, Listen, MakeService, Runtime, Server, Shared};
@@ -177,6 +178,7 @@ impl Worker {
                 Some(worker.driver().now() + wait)
             }
         };
+        drop_orphans();
         set_work(false);
         let stopped = worker.turn(limit).map_err(failed)?;
         self.has_stopped.set(stopped);

@@ -2,6 +2,7 @@
 
 use crate::asgi::convert::{Fields, bytes_of};
 use crate::asgi::shared::Shared;
+use crate::thread_bound::ThreadBound;
 use crate::vectorcall;
 use bytes::Bytes;
 use futures_core::Stream;
@@ -46,6 +47,9 @@ crate::asgi::words::words! {
     https = "https",
 }
 
+/// The address and the port of a client.
+type Client = (Py<PyString>, Py<PyString>);
+
 /// What the requests of a WSGI application share.
 pub(crate) struct Wsgi {
     /// The values that all environments have.
@@ -53,7 +57,7 @@ pub(crate) struct Wsgi {
     bytes_io: Py<PyAny>,
     words: Words,
     /// The address and the port of each client.
-    clients: RefCell<HashMap<Peer, (Py<PyString>, Py<PyString>)>>,
+    clients: RefCell<HashMap<Peer, Client>>,
     /// The keys of header fields.
     keys: RefCell<HashMap<Box<[u8]>, Py<PyString>>>,
 }
@@ -76,7 +80,7 @@ impl Wsgi {
         let py = application.py();
         let environ = self.environ(py, request)?;
         let state = Rc::new(Start::default());
-        let start = Bound::new(py, StartResponse(state.clone()))?;
+        let start = Bound::new(py, StartResponse(ThreadBound::new(state.clone())))?;
         let result = vectorcall::call(application, &[environ.as_any(), start.as_any()], None)?;
         if let Some(whole) = whole(&result)? {
             let written = state.written.take();
@@ -249,8 +253,8 @@ impl Start {
 }
 
 /// The `start_response` of a request.
-#[pyclass(unsendable, frozen, freelist = 64)]
-pub(crate) struct StartResponse(Rc<Start>);
+#[pyclass(frozen, freelist = 64)]
+pub(crate) struct StartResponse(ThreadBound<Rc<Start>>);
 
 #[pymethods]
 impl StartResponse {
@@ -261,7 +265,7 @@ impl StartResponse {
         headers: &Bound<'_, PyList>,
         exc_info: Option<&Bound<'_, PyTuple>>,
     ) -> PyResult<Write> {
-        let state = &self.0;
+        let state = self.0.get()?;
         if let Some(exc_info) = exc_info {
             if state.is_sent.get() {
                 return Err(PyErr::from_value(exc_info.get_item(1)?));
@@ -292,7 +296,7 @@ impl StartResponse {
             fields.push((parsed, value));
         }
         *state.head.borrow_mut() = Some((number, fields, length));
-        Ok(Write(state.clone()))
+        Ok(Write(ThreadBound::new(state.clone())))
     }
 }
 
@@ -303,13 +307,14 @@ fn text(object: &Bound<'_, PyAny>) -> PyResult<String> {
 }
 
 /// The `write` that `start_response` returns.
-#[pyclass(unsendable, frozen, freelist = 64)]
-pub(crate) struct Write(Rc<Start>);
+#[pyclass(frozen, freelist = 64)]
+pub(crate) struct Write(ThreadBound<Rc<Start>>);
 
 #[pymethods]
 impl Write {
-    fn __call__(&self, part: &Bound<'_, PyBytes>) {
-        self.0.written.borrow_mut().extend_from_slice(part.as_bytes());
+    fn __call__(&self, part: &Bound<'_, PyBytes>) -> PyResult<()> {
+        self.0.get()?.written.borrow_mut().extend_from_slice(part.as_bytes());
+        Ok(())
     }
 }
 

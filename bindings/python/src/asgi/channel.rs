@@ -2,6 +2,7 @@
 
 use super::exchange::Exchange;
 use super::websocket::Socket;
+use crate::thread_bound::ThreadBound;
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -32,13 +33,13 @@ impl Target {
 }
 
 /// The `receive` of a request.
-#[pyclass(unsendable, frozen, freelist = 256)]
-pub(crate) struct Receive(pub(super) Target);
+#[pyclass(frozen, freelist = 256)]
+pub(crate) struct Receive(pub(super) ThreadBound<Target>);
 
 #[pymethods]
 impl Receive {
     fn __call__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let received = match &self.0 {
+        let received = match self.0.get()? {
             Target::Http(exchange) => exchange.receive(py)?,
             Target::WebSocket(socket) => socket.receive(py)?,
         };
@@ -50,14 +51,14 @@ impl Receive {
 }
 
 /// The `send` of a request.
-#[pyclass(unsendable, frozen, freelist = 256)]
-pub(crate) struct Send(pub(super) Target);
+#[pyclass(frozen, freelist = 256)]
+pub(crate) struct Send(pub(super) ThreadBound<Target>);
 
 #[pymethods]
 impl Send {
     fn __call__<'py>(&self, message: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let message = message.cast::<PyDict>().map_err(|_| PyTypeError::new_err("a message must be a dictionary"))?;
-        match &self.0 {
+        match self.0.get()? {
             Target::Http(exchange) => exchange.send(message),
             Target::WebSocket(socket) => socket.send(message),
         }
@@ -71,6 +72,11 @@ pub(crate) struct Now(Option<Py<PyAny>>);
 #[pymethods]
 impl Now {
     fn __await__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    /// Generators that await use `yield from`.
+    fn __iter__(this: Py<Self>) -> Py<Self> {
         this
     }
 
@@ -92,18 +98,23 @@ impl Sent {
         this
     }
 
+    /// Generators that await use `yield from`.
+    fn __iter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
     fn __next__(&self) -> Option<()> {
         None
     }
 }
 
 /// Called when the task of an application has ended.
-#[pyclass(unsendable, frozen)]
-pub(crate) struct Finished(pub(super) Target);
+#[pyclass(frozen)]
+pub(crate) struct Finished(pub(super) ThreadBound<Target>);
 
 #[pymethods]
 impl Finished {
     fn __call__(&self, task: &Bound<'_, PyAny>) -> PyResult<()> {
-        super::service::finish(&self.0, task)
+        super::service::finish(self.0.get()?, task)
     }
 }

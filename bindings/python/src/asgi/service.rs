@@ -6,6 +6,7 @@ use super::scope::Scopes;
 use super::shared::Shared;
 use super::websocket::Socket;
 use crate::gil::Released;
+use crate::thread_bound::ThreadBound;
 use crate::vectorcall;
 use crate::wsgi::Wsgi;
 use highwire::ws::{Deflate, WebSocketUpgrade};
@@ -125,8 +126,10 @@ impl Asgi {
     /// Calls the application. Its task runs until it first has to wait.
     fn call(&self, scope: &Bound<'_, PyDict>, target: &Target) -> PyResult<()> {
         let py = scope.py();
-        let receive = Bound::new(py, Receive(target.clone()))?;
-        let send = Bound::new(py, Send(target.clone()))?;
+        // The task may give the event loop work, and a request may begin before the turn waits.
+        super::shared::set_work(true);
+        let receive = Bound::new(py, Receive(ThreadBound::new(target.clone())))?;
+        let send = Bound::new(py, Send(ThreadBound::new(target.clone())))?;
         let application = self.application.bind(py);
         let begun = vectorcall::call(application, &[scope.as_any(), receive.as_any(), send.as_any()], None)
             .and_then(|coroutine| self.tasks.begin(&coroutine, &self.shared.event_loop));
@@ -136,7 +139,7 @@ impl Asgi {
                 if self.tasks.is_eager && task.call_method0(&words.done)?.is_truthy()? {
                     finish(target, &task)?;
                 } else {
-                    let finished = Bound::new(py, Finished(target.clone()))?;
+                    let finished = Bound::new(py, Finished(ThreadBound::new(target.clone())))?;
                     task.call_method1(&words.add_done_callback, (finished,))?;
                     target.keep_task(task.unbind());
                 }
