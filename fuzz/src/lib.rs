@@ -20,7 +20,10 @@ pub fn request(bytes: &[u8]) -> Option<(usize, Vec<Vec<u8>>)> {
 pub fn response(bytes: &[u8]) -> Option<(usize, Vec<Vec<u8>>)> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut response = httparse::Response::new(&mut fields);
-    let Ok(httparse::Status::Complete(length)) = response.parse(bytes) else { return None };
+    let mut config = httparse::ParserConfig::default();
+    // Our client removes it, as RFC 9112 section 5.1 wants of a proxy.
+    config.allow_spaces_after_header_name_in_responses(true);
+    let Ok(httparse::Status::Complete(length)) = config.parse_response(&mut response, bytes) else { return None };
     let status = std::format!("{}", response.code?).into_bytes();
     let mut parts = Vec::from([Vec::from([b'0' + response.version?]), status, response.reason?.into()]);
     add(response.headers, &mut parts);

@@ -83,9 +83,9 @@ fn parts(method: Method, text: &[u8]) -> Option<Parts<'_>> {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
         None => (text, None),
     };
-    // A path may have bytes that browsers send unencoded, and a query a few more.
+    // A path may have bytes that browsers send unencoded, and a query a few more, also a percent sign without digits.
     let in_path = |byte: u8| is_unreserved_or_delimiter(byte) || b":@/|[]^".contains(&byte);
-    let in_query = |byte: u8| in_path(byte) || b"?{}`\\".contains(&byte);
+    let in_query = |byte: u8| in_path(byte) || b"?{}`\\%".contains(&byte);
     let written = |part| is_written(part, in_path) && !part.windows(3).any(|three| three == b"%00");
     if !written(before) || !is_written(query.unwrap_or_default(), in_query) {
         return None;
@@ -207,4 +207,20 @@ fn is_ipv4(text: &[u8]) -> bool {
             && word.iter().fold(0, |value, digit| value * 10 + u32::from(digit - b'0')) <= 255
     };
     text.split(|&byte| byte == b'.').count() == 4 && text.split(|&byte| byte == b'.').all(octet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grammar_has_the_deviations_of_the_parser() {
+        let texts =
+            ["/a?%g0", "/a?%", "/a?b%2", "/%g0", "/%", "/%00", "/a?%00", "/a|b?{c}", "http://a/b?%zz", "*", "a:1", "a"];
+        for text in texts {
+            for number in 0..METHODS.len() as u8 {
+                target(&[&[number], text.as_bytes()].concat());
+            }
+        }
+    }
 }
