@@ -224,6 +224,21 @@ def test_a_process_is_replaced_after_its_requests(start, folder):
     assert server.stop() == 0
 
 
+def test_reload_waits_for_a_change_that_mends_the_application(start, folder):
+    pytest.importorskip("watchfiles")
+    (folder / "hello.py").write_text("def app(:")
+    server = start("hello:app", "--reload", folder=folder, wait="waiting for a change")
+    until = time.monotonic() + 20
+    while "listening on" not in server.log:
+        assert time.monotonic() < until and server.process.poll() is None
+        (folder / "hello.py").write_text(HELLO + f"# {time.monotonic()}\n")
+        try:
+            server.process.wait(0.3)
+        except subprocess.TimeoutExpired:
+            continue
+    assert get(server).endswith("hello")
+
+
 def test_reload(start, folder):
     pytest.importorskip("watchfiles")
     server = start("hello:app", "--reload", folder=folder)

@@ -113,6 +113,8 @@ class Supervisor:
         now = time.monotonic()
         moments = [*self._waits, *(process.kill_at for process in self._processes if process.kill_at is not None)]
         moments += [process.begun + START for process in self._processes if not process.is_ready]
+        # A process that waits for a change of the files has no moment.
+        moments = [moment for moment in moments if moment != float("inf")]
         timeout = max(0.0, min(moments) - now) if moments else None
         pipes = {process.pipe: process for process in self._processes if process.pipe >= 0}
         ready, _, _ = select.select([self._wakeup[0], *pipes], [], [], timeout)
