@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -52,6 +53,8 @@ class Supervisor:
         self._waits: list[float] = []
         self._failures = 0
         self._is_stopping = False
+        #: True if a process has served, so that the application can be served.
+        self._has_served = False
         self._status = 0
         self._wakeup = os.pipe()
         self._signals: list[int] = []
@@ -134,7 +137,7 @@ class Supervisor:
         *lines, process.buffer = process.buffer.split(b"\n")
         for line in lines:
             if line == b"started":
-                process.is_ready = True
+                process.is_ready = self._has_served = True
                 self._failures = 0
                 logger.info("process %d serves", process.popen.pid)
                 if process.replaces is not None:
@@ -187,7 +190,7 @@ class Supervisor:
                 # The process that it should have replaced goes on.
                 logger.error("process %d, a replacement, has ended with the status %d", pid, status)
                 continue
-            if status == CANNOT_SERVE and not process.is_ready and not self._options.reload:
+            if status == CANNOT_SERVE and not self._has_served and not self._options.reload:
                 logger.error("process %d cannot serve the application", pid)
                 self._give_up(status)
                 continue
@@ -262,6 +265,10 @@ def listen(address: str, backlog: int) -> socket.socket:
         except FileNotFoundError:
             pass
         except ConnectionRefusedError:
+            # Connecting to a file that is no socket is refused, too.
+            if not stat.S_ISSOCK(os.lstat(path).st_mode):
+                listener.close()
+                raise OSError(f"cannot listen on {path}: it is not a socket") from None
             os.unlink(path)
         else:
             listener.close()

@@ -85,11 +85,13 @@ def environ_of(scope: dict, body, threads: int) -> dict:
     if client is not None:
         environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = client[0], str(client[1])
     for name, value in scope["headers"]:
+        # A field name with an underscore could pretend to be another one.
+        if b"_" in name:
+            continue
         key, text = name.decode("latin-1").upper().replace("-", "_"), value.decode("latin-1")
         if key in ("CONTENT_TYPE", "CONTENT_LENGTH"):
             environ[key] = text
-        elif b"_" not in name:
-            # A field name with an underscore could pretend to be another one.
+        else:
             key = f"HTTP_{key}"
             joiner = "; " if key == "HTTP_COOKIE" else ","
             environ[key] = f"{environ[key]}{joiner}{text}" if key in environ else text
