@@ -145,9 +145,7 @@ impl Exchange {
 
     /// The client, or the whole server, has ended the request.
     pub(crate) fn leave(&self, py: Python<'_>) {
-        if self.has_left.replace(true) {
-            return;
-        }
+        self.has_left.set(true);
         *self.body.borrow_mut() = None;
         self.disconnected(py);
         self.resume_senders(py);
@@ -272,6 +270,10 @@ impl Exchange {
                     Some(Ok(part)) => *exchange.next.borrow_mut() = Some(part),
                     Some(Err(_)) => return exchange.leave(py),
                     None => *exchange.body.borrow_mut() = None,
+                }
+                // A part must not be taken for a future that was cancelled.
+                if !exchange.receivers.wait(py, &exchange.shared) {
+                    return;
                 }
                 let event = exchange.read(py);
                 exchange.receivers.resolve(py, &exchange.shared, event);

@@ -31,6 +31,17 @@ impl Futures {
         self.0.borrow().is_empty()
     }
 
+    /// Returns true if a future waits for a result. Forgets those that were cancelled.
+    pub(crate) fn wait(&self, py: Python<'_>, shared: &Shared) -> bool {
+        let mut futures = self.0.take();
+        let is_done = |future: &Py<PyAny>| future.call_method0(py, &shared.words().done)?.is_truthy(py);
+        futures.retain(|future| !is_done(future).unwrap_or(true));
+        futures.append(&mut self.0.borrow_mut());
+        let waits = !futures.is_empty();
+        *self.0.borrow_mut() = futures;
+        waits
+    }
+
     /// Makes a future.
     pub(crate) fn add<'py>(&self, py: Python<'py>, shared: &Shared) -> PyResult<Bound<'py, PyAny>> {
         let future = shared.event_loop.bind(py).call_method0(&shared.words().create_future)?;

@@ -151,6 +151,9 @@ impl Socket {
     pub(crate) fn end(&self, py: Python<'_>, code: u16, reason: String) {
         self.ended.borrow_mut().get_or_insert((code, reason));
         self.outbox.borrow_mut().clear();
+        // A response that was not taken owns this socket.
+        let handshake = std::mem::replace(&mut *self.handshake.borrow_mut(), Handshake::Taken);
+        drop(handshake);
         while !self.receivers.is_empty() {
             self.receivers.resolve(py, &self.shared, self.next_event(py));
         }
@@ -250,6 +253,9 @@ impl Socket {
         }
         let protocol = message.get_item(&words.subprotocol)?.filter(|name| !name.is_none());
         let protocol = protocol.map(|name| name.extract::<String>()).transpose()?;
+        if self.ended.borrow().is_some() {
+            return Err(PyOSError::new_err("the client has left"));
+        }
         let taken = std::mem::replace(&mut *self.handshake.borrow_mut(), Handshake::Taken);
         let Handshake::Open(mut upgrade) = taken else {
             *self.handshake.borrow_mut() = taken;
@@ -422,6 +428,10 @@ impl Serving {
         self.socket.received.borrow_mut().push_back(message);
         if !self.socket.receivers.is_empty() {
             Python::attach(|py| {
+                // A message must not be taken for a future that was cancelled.
+                if !self.socket.receivers.wait(py, &self.socket.shared) {
+                    return;
+                }
                 let event = self.socket.next_event(py);
                 self.socket.receivers.resolve(py, &self.socket.shared, event);
             });
