@@ -19,11 +19,6 @@ const PACKAGE: &str = "bindings/python";
 
 const REQUIREMENTS: &str = "bindings/python/tests/requirements.txt";
 
-/// Returns the interpreters of the supported versions that are here.
-fn interpreters() -> Vec<(&'static str, PathBuf)> {
-    VERSIONS.into_iter().filter_map(|version| Some((version, interpreter(version)?))).collect()
-}
-
 /// Returns an interpreter of a version, from `PATH` or from pyenv.
 fn interpreter(version: &str) -> Option<PathBuf> {
     let mut candidates = vec![PathBuf::from(format!("python{version}")), PathBuf::from("python3")];
@@ -41,8 +36,9 @@ fn interpreter(version: &str) -> Option<PathBuf> {
 /// Returns a message if no interpreter of a supported version is here.
 pub(crate) fn missing() -> Option<String> {
     let oldest = VERSIONS[VERSIONS.len() - 1];
-    interpreters()
-        .is_empty()
+    VERSIONS
+        .into_iter()
+        .all(|version| interpreter(version).is_none())
         .then(|| format!("no Python of version {oldest} or later with venv (`apt-get install python3-venv`)"))
 }
 
@@ -51,7 +47,8 @@ pub(crate) fn missing() -> Option<String> {
 /// # Errors
 /// Returns an error if the installation or a test fails.
 pub(crate) fn newest(root: &Path) -> Result<()> {
-    interpreters().into_iter().next().map_or(Ok(()), |(version, program)| test(root, version, &program))
+    let newest = VERSIONS.into_iter().find_map(|version| Some((version, interpreter(version)?)));
+    newest.map_or(Ok(()), |(version, program)| test(root, version, &program))
 }
 
 /// Does what [`newest`] does with each version that is here.
@@ -59,10 +56,9 @@ pub(crate) fn newest(root: &Path) -> Result<()> {
 /// # Errors
 /// Returns an error if the installation or a test fails.
 pub(crate) fn all(root: &Path) -> Result<()> {
-    let found = interpreters();
     for version in VERSIONS {
-        match found.iter().find(|(name, _)| *name == version) {
-            Some((_, program)) => test(root, version, program)?,
+        match interpreter(version) {
+            Some(program) => test(root, version, &program)?,
             None => println!("Python {version}: not run, because it is not here"),
         }
     }

@@ -148,7 +148,7 @@ pub extern "C" fn http_server_init_with(
     // SAFETY: the size is not 0. The program frees it with `free`.
     let memory: *mut Memory = unsafe { libc::malloc(size_of::<Memory>()) }.cast();
     if epoll < 0 || memory.is_null() {
-        // SAFETY: nobody else has the memory, which may be NULL, or the descriptor; closing -1 only fails.
+        // SAFETY: this function has made both, and nobody else has them. `free` accepts NULL, and `close` refuses -1.
         unsafe {
             libc::free(memory.cast());
             libc::close(epoll);

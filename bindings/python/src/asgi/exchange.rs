@@ -35,6 +35,19 @@ enum Answer {
     Over,
 }
 
+impl Answer {
+    /// Takes the head of a response without a body so far. The caller puts what follows in its place.
+    fn take_begun(&mut self) -> Option<Box<Begun>> {
+        match std::mem::replace(self, Answer::Over) {
+            Answer::Begun(begun) => Some(begun),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+}
+
 struct Begun {
     status: StatusCode,
     fields: Fields,
@@ -296,9 +309,7 @@ impl Exchange {
     /// Tells pending receivers that the client has left, or has its response.
     fn disconnected(&self, py: Python<'_>) {
         self.has_left.set(true);
-        while !self.receivers.is_empty() {
-            self.receivers.resolve(py, &self.shared, self.disconnect_event(py).map(Some));
-        }
+        self.receivers.resolve_all(py, &self.shared, || self.disconnect_event(py).map(Some));
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
@@ -308,9 +319,7 @@ impl Exchange {
     }
 
     fn resume_senders(&self, py: Python<'_>) {
-        while !self.senders.is_empty() {
-            self.senders.resolve(py, &self.shared, Ok(None));
-        }
+        self.senders.resolve_all(py, &self.shared, || Ok(None));
     }
 
     fn request_event<'py>(&self, py: Python<'py>, body: &[u8], more: bool) -> PyResult<Bound<'py, PyDict>> {
@@ -368,7 +377,7 @@ impl Exchange {
                 return Err(PyRuntimeError::new_err("'http.response.body' was sent after the end of the response"));
             }
             Answer::Begun(_) => {
-                let Answer::Begun(begun) = std::mem::replace(&mut *answer, Answer::Over) else { unreachable!() };
+                let Some(begun) = answer.take_begun() else { return Ok(self.shared.sent.bind(py).clone()) };
                 let more = more || begun.has_trailers;
                 if more {
                     let (count, waiting) = (bytes.len(), VecDeque::from_iter((!bytes.is_empty()).then_some(bytes)));
@@ -451,10 +460,9 @@ impl Exchange {
             error
         })?;
         let mut answer = self.answer.borrow_mut();
-        if !matches!(*answer, Answer::Begun(_)) {
+        let Some(begun) = answer.take_begun() else {
             return Err(PyRuntimeError::new_err("'http.response.pathsend' must follow 'http.response.start'"));
-        }
-        let Answer::Begun(begun) = std::mem::replace(&mut *answer, Answer::Over) else { unreachable!() };
+        };
         let mut response = Response::file_part(file.0, 0..file.1);
         begun.fill(&mut response);
         *answer = Answer::Ready(Box::new(response));
@@ -467,9 +475,7 @@ impl Exchange {
     /// Tells pending receivers that the response is complete.
     fn answered(&self, py: Python<'_>) {
         if self.has_body.get() {
-            while !self.receivers.is_empty() {
-                self.receivers.resolve(py, &self.shared, self.disconnect_event(py).map(Some));
-            }
+            self.receivers.resolve_all(py, &self.shared, || self.disconnect_event(py).map(Some));
         }
     }
 }

@@ -79,6 +79,20 @@ impl Futures {
     }
 }
 
+impl Futures {
+    /// Gives each future the result that `make` returns for it.
+    pub(crate) fn resolve_all<'py>(
+        &self,
+        py: Python<'py>,
+        shared: &Shared,
+        make: impl Fn() -> PyResult<Option<Bound<'py, PyDict>>>,
+    ) {
+        while !self.is_empty() {
+            self.resolve(py, shared, make());
+        }
+    }
+}
+
 /// What the exchanges of a worker share.
 pub(crate) struct Shared {
     pub(crate) scopes: Scopes,

@@ -154,12 +154,8 @@ impl Socket {
         // A response that was not taken owns this socket.
         let handshake = std::mem::replace(&mut *self.handshake.borrow_mut(), Handshake::Taken);
         drop(handshake);
-        while !self.receivers.is_empty() {
-            self.receivers.resolve(py, &self.shared, self.next_event(py));
-        }
-        while !self.senders.is_empty() {
-            self.senders.resolve(py, &self.shared, Ok(None));
-        }
+        self.receivers.resolve_all(py, &self.shared, || self.next_event(py));
+        self.senders.resolve_all(py, &self.shared, || Ok(None));
     }
 
     /// Returns the next event for the application, if there is one.
@@ -259,9 +255,6 @@ impl Socket {
         let taken = std::mem::replace(&mut *self.handshake.borrow_mut(), Handshake::Taken);
         let Handshake::Open(mut upgrade) = taken else {
             *self.handshake.borrow_mut() = taken;
-            if self.ended.borrow().is_some() {
-                return Err(PyOSError::new_err("the client has left"));
-            }
             return Err(PyRuntimeError::new_err("'websocket.accept' was sent after the answer to the handshake"));
         };
         if let Some(protocol) = &protocol {
@@ -413,9 +406,7 @@ impl Serving {
         }
         if self.socket.outbox_bytes.get() <= MOST_WAITING / 2 && !self.socket.senders.is_empty() {
             Python::attach(|py| {
-                while !self.socket.senders.is_empty() {
-                    self.socket.senders.resolve(py, &self.socket.shared, Ok(None));
-                }
+                self.socket.senders.resolve_all(py, &self.socket.shared, || Ok(None));
             });
         }
         Ok(Sent::One)
