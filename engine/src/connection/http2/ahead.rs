@@ -5,8 +5,10 @@
 //! announced, otherwise to [`GROWTH`] times their size each time that the peer has waited for a window. The peers may use all that
 //! they are given at any time, so the windows of all connections of a worker share [`AHEAD_BYTES`]. One stream may get four fifths of
 //! it, and several an equal part each once half is used: a stream that has more gives back what its reader takes, in place of letting the peer
-//! send as much again.
+//! send as much again. The tunnels of a connection get at most [`TUNNELS_BYTES`], because each of them stops reading when its
+//! peer does not take what it writes.
 
+use super::grants::Granted;
 use super::streams::Http2;
 use crate::body::is_tight;
 use crate::connection::out::Out;
@@ -28,6 +30,9 @@ const LEAST_BYTES: usize = 16 * 1024;
 /// The most bytes of a response that a server far away may send before its reader has taken any. Responses that never end, such as event
 /// streams, keep it, so it is at most half of what is left of the first half of all.
 const FIRST_BYTES: usize = 8 * 1024 * 1024;
+
+/// The most bytes by which the windows of a connection are widened for tunnels. It is 80 Mbit/s over 100 ms.
+const TUNNELS_BYTES: usize = 1024 * 1024;
 
 /// The time in nanoseconds after which received bytes are preceded by a pause. On one machine and in one room, a peer hears
 /// sooner that it may send more.
@@ -101,21 +106,23 @@ impl Http2 {
         let connection_waited = std::mem::take(&mut self.has_waited);
         let Some(active) = self.get(stream) else { return };
         active.burst.last = now;
+        let is_tunnel = active.exchange.tunnel().is_some();
         let (has_waited, own) = (std::mem::take(&mut active.has_waited), active.ahead);
         let is_new = !std::mem::replace(&mut active.is_looked_at, true) || own == 0;
         let Some((size, lacks)) = self.http.stream_window(stream) else { return self.end_ahead(stream) };
+        let left = |ahead: &Granted| if is_tunnel { TUNNELS_BYTES.saturating_sub(ahead.own()) } else { usize::MAX };
         // The next requests need not wait for that.
         self.is_far |= has_waited || connection_waited;
         if connection_waited {
             let (size, own) = (self.http.connection_window(), self.connection_ahead);
-            self.connection_ahead += self.give_ahead(size as usize, own, size, worker, out);
+            self.connection_ahead += self.give_ahead(left(&self.ahead).min(size as usize), own, size, worker, out);
         }
         let wanted = match lacks {
             Some(lacks) if is_new || has_waited => usize::try_from(lacks).unwrap_or(usize::MAX),
             None if has_waited => (GROWTH - 1) * size as usize,
             _ => 0,
         };
-        let more = self.give_ahead(wanted, own, size, worker, out);
+        let more = self.give_ahead(left(&self.ahead).min(wanted), own, size, worker, out);
         self.widen_ahead(stream, more, out);
     }
 

@@ -44,6 +44,11 @@ impl Granted {
         Granted { own: 0, all }
     }
 
+    /// Returns the number on this connection.
+    pub(super) fn own(&self) -> usize {
+        self.own
+    }
+
     /// Returns the number on all connections of the worker.
     pub(super) fn in_all(&self) -> usize {
         self.all.get()

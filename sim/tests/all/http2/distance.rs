@@ -3,7 +3,7 @@
 use crate::peer;
 use crate::peer::{Play, Weather};
 use bytes::Bytes;
-use highwire::{App, Body};
+use highwire::{App, Body, Upgrade};
 use highwire_proto::h2::{Bounds, StreamRef};
 use std::time::Duration;
 
@@ -18,6 +18,15 @@ fn app() -> App {
         .post("/unread", async |body: Body| {
             std::future::pending::<()>().await;
             drop(body);
+        })
+        .get("/echo", |upgrade: Upgrade| {
+            upgrade.accept("echo", async |mut stream| {
+                while let Ok(Some(bytes)) = stream.read().await {
+                    if stream.write(bytes).await.is_err() {
+                        return;
+                    }
+                }
+            })
         })
         .post("/first", async |mut body: Body| {
             let _ = body.next().await;
@@ -117,6 +126,27 @@ fn all_peers_together_may_send_a_bounded_number_of_bytes_ahead() {
     // The reader has taken up to a window of each, and another one may wait.
     assert!(sent <= 100 * 2 * 64 * 1024 + 16 * 1024 * 1024, "{sent} bytes were sent");
     assert!(play.most <= sent + 100 * 64 * 1024, "{} bytes are charged", play.most);
+    play.end();
+}
+
+#[test]
+fn tunnels_whose_peers_take_nothing_send_little_ahead() {
+    const TUNNELS: usize = 8;
+    let mut play = play();
+    let deaf = play.connect(Bounds { stream_window: 0, ..Bounds::default() });
+    (0..2).for_each(|_| play.round_trip(ROUND_TRIP));
+    let tunnels: Vec<_> = (0..TUNNELS).map(|_| play.peers[deaf].connect(Some("echo"), "/echo")).collect();
+    play.round_trip(ROUND_TRIP);
+    // As long as little is written, the readers keep up.
+    for _ in 0..40 {
+        tunnels.iter().for_each(|tunnel| play.peers[deaf].push(*tunnel, vec![b't'; 40_000], false));
+        play.round_trip(ROUND_TRIP);
+    }
+    let sent = TUNNELS * 40 * 40_000 - play.peers[deaf].unsent();
+    // The connection's window, what it may be wider, and what the tasks have taken to write it.
+    let most = (256 + 1024 + TUNNELS * (64 + 40)) * 1024;
+    assert!(sent <= most, "{sent} bytes were sent");
+    assert!(sent > 1024 * 1024, "only {sent} bytes were sent");
     play.end();
 }
 
