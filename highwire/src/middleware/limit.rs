@@ -240,7 +240,12 @@ impl Middleware for RateLimit {
 
 /// Returns the address of the request's peer, or `None` on a unix socket.
 pub(super) fn peer_address(request: &Request<'_>) -> Option<IpAddr> {
-    match request.peer() {
+    address_of(request.peer())
+}
+
+/// Returns the address of a peer, or `None` on a unix socket.
+pub(super) fn address_of(peer: Peer) -> Option<IpAddr> {
+    match peer {
         Peer::Internet(address, _) => Some(address),
         Peer::Local => None,
     }

@@ -1,9 +1,11 @@
 //! Trusted proxies: the client's address, scheme and host from forwarding fields (RFC 7239, and `X-Forwarded-*`).
 
 use super::Middleware;
-use super::limit::peer_address;
+use super::limit::{address_of, peer_address};
 use crate::message::request::FromRequest;
 use crate::{Request, Response};
+use highwire_engine::Peer;
+use highwire_proto::Head;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -117,14 +119,23 @@ impl TrustedProxies {
         self.networks.iter().any(|network| network.has(address))
     }
 
-    /// Returns the client as the proxies report it, if the peer is trusted; otherwise only the peer's address.
-    fn forwarded(&self, request: &Request<'_>) -> Forwarded {
-        let peer = peer_address(request);
+    /// Returns the client as the proxies report it, if the peer is trusted; otherwise only the peer's address. It is for services
+    /// of the engine that are no [`App`](crate::App).
+    #[doc(hidden)]
+    #[must_use]
+    pub fn client_of(&self, head: &Head, window: &[u8], peer: Peer) -> Forwarded {
+        let fields = || head.fields.iter().map(|field| (field.name.of(window), field.value.of(window)));
+        self.forwarded(address_of(peer), |name| joined(fields(), name))
+    }
+
+    /// Returns the client as the proxies report it, if the peer is trusted; otherwise only the peer's address. `values` returns
+    /// the joined values of all fields with a name.
+    fn forwarded(&self, peer: Option<IpAddr>, values: impl Fn(&str) -> String) -> Forwarded {
         let mut known = Forwarded { address: peer, ..Forwarded::default() };
         if !peer.map_or(self.local, |peer| self.trusts(peer)) {
             return known;
         }
-        let mut steps = if self.standard { standard(request) } else { traditional(request) };
+        let mut steps = if self.standard { standard(&values) } else { traditional(peer, &values) };
         if steps.is_empty() {
             // Without entries, the proxy itself counts as the client.
             steps.push(known.clone());
@@ -205,7 +216,7 @@ impl Middleware for TrustedProxies {
     type State = ();
 
     fn before(&self, request: &mut Request<'_>) -> Result<(), Response> {
-        let known = self.forwarded(request);
+        let known = self.forwarded(peer_address(request), |name| values(request, name));
         request.extensions().insert(known);
         Ok(())
     }
@@ -213,16 +224,20 @@ impl Middleware for TrustedProxies {
     fn after(&self, (): (), _: &mut Response) {}
 }
 
+fn values(request: &Request<'_>, name: &str) -> String {
+    joined(request.headers().map(|(known, value)| (known.as_bytes(), value)), name)
+}
+
 /// Joins the values of all fields with this name, in order and with commas.
-fn values<'r>(request: &Request<'r>, name: &str) -> String {
-    let values = request.headers().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+fn joined<'r>(fields: impl Iterator<Item = (&'r [u8], &'r [u8])>, name: &str) -> String {
+    let values = fields.filter(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes()));
     let values: Vec<String> = values.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).collect();
     values.join(",")
 }
 
 /// Returns the entries of the `Forwarded` fields.
-fn standard(request: &Request<'_>) -> Vec<Forwarded> {
-    let text = values(request, "forwarded");
+fn standard(values: impl Fn(&str) -> String) -> Vec<Forwarded> {
+    let text = values("forwarded");
     split(&text, ',')
         .into_iter()
         .map(|element| {
@@ -246,9 +261,9 @@ fn standard(request: &Request<'_>) -> Vec<Forwarded> {
 /// addresses, its entries belong to the addresses in the same order. Otherwise, some proxy did not append to one of the
 /// two lists. Of the schemes or hosts, only the last entry then has a known author, the nearest proxy, so that entry is
 /// used for every address.
-fn traditional(request: &Request<'_>) -> Vec<Forwarded> {
+fn traditional(peer: Option<IpAddr>, values: impl Fn(&str) -> String) -> Vec<Forwarded> {
     let (addresses, schemes, hosts) =
-        (values(request, "x-forwarded-for"), values(request, "x-forwarded-proto"), values(request, "x-forwarded-host"));
+        (values("x-forwarded-for"), values("x-forwarded-proto"), values("x-forwarded-host"));
     let (schemes, hosts) = (entries(&schemes), entries(&hosts));
     let addresses = entries(&addresses);
     let count = addresses.len();
@@ -267,7 +282,7 @@ fn traditional(request: &Request<'_>) -> Vec<Forwarded> {
         .collect();
     if count == 0 {
         // Without addresses, the proxy itself counts as the client.
-        steps[0].address = peer_address(request);
+        steps[0].address = peer;
     }
     steps
 }
