@@ -7,6 +7,7 @@
 
 mod asgi;
 mod gil;
+mod log;
 mod thread_bound;
 mod vectorcall;
 mod worker;

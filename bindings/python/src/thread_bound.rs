@@ -61,10 +61,11 @@ impl<T> Drop for ThreadBound<T> {
     }
 }
 
-/// Drops the values of this thread that other threads have dropped.
-pub(crate) fn drop_orphans() {
+/// Drops the values of this thread that other threads have dropped. Returns true if there were some: their destructors may
+/// have given the event loop work.
+pub(crate) fn drop_orphans() -> bool {
     if !HAS_ORPHANS.load(Ordering::Acquire) {
-        return;
+        return false;
     }
     let this = thread::current().id();
     let mut orphans = ORPHANS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,5 +73,7 @@ pub(crate) fn drop_orphans() {
     HAS_ORPHANS.store(!orphans.is_empty(), Ordering::Release);
     drop(orphans);
     // Without the lock, because their destructors may drop other ones.
+    let has_dropped = !own.is_empty();
     own.into_iter().for_each(|orphan| drop(orphan.value));
+    has_dropped
 }

@@ -1,12 +1,12 @@
 //! A worker of the engine as a Python object, which an event loop's selector waits with.
 
 use crate::asgi::service::{Asgi, option};
-use crate::asgi::shared::set_work;
+use crate::asgi::shared::{set_work, tasks};
 use crate::thread_bound::drop_orphans;
 use highwire_engine::io::{Driver as _, Instant, Interest};
 use highwire_engine::tls::TlsConfig;
 use highwire_engine::{Config, Engine, Listen, MakeService, Runtime, Server, Shared};
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::cell::{Cell, RefCell};
@@ -33,6 +33,8 @@ pub(crate) struct Worker {
     changes: RefCell<VecDeque<Change>>,
     has_stopped: Cell<bool>,
     addresses: Vec<String>,
+    /// Logs an event of the engine.
+    log_event: Py<PyAny>,
 }
 
 /// Makes the service of the only worker.
@@ -82,6 +84,7 @@ fn set(options: &Bound<'_, PyDict>, config: &mut Config) -> PyResult<()> {
             other => return Err(PyValueError::new_err(format!("http must be 'auto', '1' or '2', not {other:?}"))),
         }
     }
+    config.access_log = option(options, "access_log")?.unwrap_or(false);
     if let Some(name) = options.get_item("server_name")? {
         config.server_name = name.extract()?;
     }
@@ -114,7 +117,7 @@ fn failed(error: highwire_engine::Error) -> PyErr {
 impl Worker {
     /// Makes a worker that listens on addresses, such as `"127.0.0.1:8000"`, `"unix:/run/app.sock"` or `"fd:3"`.
     ///
-    /// `options` has `application`, `loop`, `log`, and may have `engine`, `root_path`, `server` and `state`.
+    /// `options` has `application`, `loop`, `log` and `log_event`, and may have `engine`, `root_path`, `server` and `state`.
     #[new]
     fn new(py: Python<'_>, addresses: Vec<String>, options: &Bound<'_, PyDict>) -> PyResult<Worker> {
         // Its errors are those of the options, and are raised here and not in the middle of the engine.
@@ -140,10 +143,12 @@ impl Worker {
             server = server.listen_with(address, listen).map_err(failed)?;
         }
         let addresses = server.addresses();
+        let log_event = options.get_item("log_event")?.ok_or_else(|| PyKeyError::new_err("log_event"))?.unbind();
+        crate::log::collect();
         let runtime = Runtime::new(engine).map_err(failed)?;
         let worker = server.into_worker(runtime).map_err(failed)?;
         let worker = RefCell::new(worker);
-        Ok(Worker { worker, changes: RefCell::default(), has_stopped: Cell::new(false), addresses })
+        Ok(Worker { worker, changes: RefCell::default(), has_stopped: Cell::new(false), addresses, log_event })
     }
 
     /// The addresses on which the worker listens.
@@ -170,6 +175,7 @@ impl Worker {
             }
         }
         let limit = match timeout {
+            _ if drop_orphans() => Some(Instant::default()),
             None => None,
             Some(timeout) if timeout <= 0.0 => Some(Instant::default()),
             Some(timeout) => {
@@ -178,12 +184,12 @@ impl Worker {
                 Some(worker.driver().now() + wait)
             }
         };
-        drop_orphans();
         set_work(false);
         let stopped = worker.turn(limit).map_err(failed)?;
         self.has_stopped.set(stopped);
         let ready = worker.take_watched();
         drop(worker);
+        crate::log::pass_on(self.log_event.bind(py));
         let ready = ready.into_iter().map(|(token, ready)| {
             let events = if ready.readable { EVENT_READ } else { 0 } | if ready.writable { EVENT_WRITE } else { 0 };
             (token as i32, events)
@@ -219,6 +225,11 @@ impl Worker {
     /// The number of open connections.
     fn connections(&self) -> usize {
         self.worker.try_borrow().map_or(0, |worker| worker.connections())
+    }
+
+    /// The number of tasks of the application that have not ended. One may go on after its response, to do work in the background.
+    fn tasks(&self) -> usize {
+        tasks()
     }
 
     /// The number of requests so far.

@@ -1,6 +1,7 @@
 //! WSGI applications (PEP 3333) that are called in the worker's own thread.
 
 use crate::asgi::convert::{Fields, bytes_of};
+use crate::asgi::scope::is_secure;
 use crate::asgi::shared::Shared;
 use crate::thread_bound::ThreadBound;
 use crate::vectorcall;
@@ -78,7 +79,7 @@ impl Wsgi {
         shared: &Rc<Shared>,
     ) -> PyResult<Response> {
         let py = application.py();
-        let environ = self.environ(py, request)?;
+        let environ = self.environ(py, request, shared)?;
         let state = Rc::new(Start::default());
         let start = Bound::new(py, StartResponse(ThreadBound::new(state.clone())))?;
         let result = vectorcall::call(application, &[environ.as_any(), start.as_any()], None)?;
@@ -107,7 +108,7 @@ impl Wsgi {
         Ok(response)
     }
 
-    fn environ<'py>(&self, py: Python<'py>, request: &mut Begin<'_>) -> PyResult<Bound<'py, PyDict>> {
+    fn environ<'py>(&self, py: Python<'py>, request: &mut Begin<'_>, shared: &Shared) -> PyResult<Bound<'py, PyDict>> {
         let (head, window) = (request.head, request.window);
         let environ = self.base.bind(py).copy()?;
         let words = &self.words;
@@ -130,8 +131,12 @@ impl Wsgi {
             Version::Http2 => &words.http_2,
         };
         environ.set_item(&words.server_protocol, version)?;
-        environ.set_item(&words.url_scheme, if request.caller.is_secure() { &words.https } else { &words.http })?;
-        self.set_client(&environ, request.caller.peer())?;
+        let forwarded = shared.scopes.forwarded(request);
+        environ.set_item(&words.url_scheme, if is_secure(request, &forwarded) { &words.https } else { &words.http })?;
+        match forwarded.and_then(|forwarded| forwarded.address) {
+            Some(address) => environ.set_item(&words.remote_addr, address.to_string())?,
+            None => self.set_client(&environ, request.caller.peer())?,
+        }
         let body = match std::mem::take(request.body) {
             Ready::Whole(body) => vectorcall::call(self.bytes_io.bind(py), &[PyBytes::new(py, &body).as_any()], None)?,
             _ => self.bytes_io.bind(py).call0()?,

@@ -189,6 +189,82 @@ async def cancels(scope, receive, send):
     await asyncio.sleep(0)
 
 
+async def announced(scope, receive, send):
+    """Announces the length of a body that is not sent."""
+    status = int(scope["path"].rsplit("/", 1)[1])
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"1234")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def many_parts(scope, receive, send):
+    """Sends more than may wait, and tells whether it could."""
+    await send(START)
+    try:
+        for _ in range(20):
+            await send({"type": "http.response.body", "body": b"x" * 50_000, "more_body": True})
+            await asyncio.sleep(0.005)
+        await send(END)
+        NOTES.append("all")
+    except Exception as error:
+        NOTES.append(type(error).__name__)
+
+
+async def receive_after_parts(scope, receive, send):
+    await read(receive)
+    await send(START)
+    await send({"type": "http.response.body", "body": b"x", "more_body": True})
+    await send(END)
+    NOTES.append(await asyncio.wait_for(receive(), 5))
+
+
+async def two_receivers(scope, receive, send):
+    first, second = asyncio.create_task(receive()), asyncio.create_task(receive())
+    events = await asyncio.wait_for(asyncio.gather(first, second), 5)
+    await tell(send, [event["body"] for event in events])
+
+
+async def tasks_of_messages(scope, receive, send):
+    """`receive` and `send` return coroutines, of which applications make tasks."""
+    body, more = b"", True
+    while more:
+        event = await asyncio.create_task(receive())
+        body, more = body + event["body"], event["more_body"]
+    pending = asyncio.create_task(receive())
+    await asyncio.sleep(0.01)
+    pending.cancel()
+    cancelled = (await asyncio.gather(pending, return_exceptions=True))[0]
+    left = receive()
+    left.close()
+    are_coroutines = asyncio.iscoroutine(left) and asyncio.iscoroutine(send(START))
+    await asyncio.create_task(send({"type": "http.response.body", "more_body": True}))
+    text = f"{body.decode()} {type(cancelled).__name__} {are_coroutines}"
+    await asyncio.gather(send({"type": "http.response.body", "body": text.encode()}))
+
+
+async def sends_while_read(scope, receive, send):
+    """Reading the fields of a message sends another one."""
+
+    def fields():
+        try:
+            send(START)
+            send({"type": "http.response.body", "body": b"inner"})
+        except RuntimeError as error:
+            NOTES.append(type(error).__name__)
+        yield (b"x-a", b"b")
+
+    try:
+        await send({"type": "http.response.start", "status": 200, "headers": fields()})
+    except RuntimeError as error:
+        NOTES.append(type(error).__name__)
+
+
+async def works_after(scope, receive, send):
+    """Works on after the response, in the task of the request."""
+    await respond(send, b"begun")
+    await asyncio.sleep(1)
+    print("the work is done", flush=True)
+
+
 def wrong(*messages):
     """Returns a handler that sends wrong messages and tells the errors of `send`."""
 

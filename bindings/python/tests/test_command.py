@@ -1,5 +1,6 @@
 """The command: its options, its errors, its processes."""
 
+import json
 import os
 import signal
 import ssl
@@ -62,6 +63,7 @@ def command(*arguments: str, folder: Path | None = None, **environment: str) -> 
         (["a:b", "--workers", "0"], {}, "--workers must be at least 1"),
         (["a:b", "--reload", "--workers", "2"], {}, "--reload serves with one process"),
         (["a:b", "--ssl-keyfile", "k"], {}, "--ssl-keyfile needs --ssl-certfile"),
+        (["a:b", "--workers-lifetime", "0"], {}, "--workers-lifetime must be more than 0"),
         (["a:b", "--no-such"], {}, "unrecognized arguments: --no-such"),
         (["a:b"], {"HIGHWIRE_PORT": "x"}, "HIGHWIRE_PORT='x' is not a value of --port"),
         (["a:b"], {"HIGHWIRE_ENGINE": "x"}, "HIGHWIRE_ENGINE='x' is not a value of --engine"),
@@ -157,6 +159,140 @@ def test_a_request_that_does_not_end_is_cut_after_the_graceful_timeout(start):
     connection.close()
 
 
+LIFESPAN = """
+import asyncio
+
+async def app(scope, receive, send):
+    if scope["type"] == "lifespan":
+        await receive()
+        if STARTS:
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        print("it hangs", flush=True)
+        await asyncio.sleep(1000)
+"""
+
+
+def test_a_start_that_hangs_can_be_stopped(start, tmp_path):
+    (tmp_path / "hangs.py").write_text(LIFESPAN + "STARTS = False")
+    server = start("hangs:app", folder=tmp_path, wait="it hangs")
+    assert server.stop() == 0
+    assert "stopped before the application has started" in server.log
+
+
+def test_a_shutdown_that_hangs_is_cancelled(start, tmp_path):
+    (tmp_path / "hangs.py").write_text(LIFESPAN + "STARTS = True")
+    server = start("hangs:app", "--timeout-graceful-shutdown", "0.5", folder=tmp_path)
+    assert server.stop() == 0
+    assert "the application's shutdown takes longer than 0.5 s, and is cancelled" in server.log
+
+
+def test_work_after_a_response_is_done_before_the_end(start):
+    server = start("conformance_app:app")
+    assert get(server, "/works-after") == "begun"
+    assert server.stop() == 0
+    assert "the work is done" in server.log
+    assert "stopped after 1 requests" in server.log
+
+
+def test_work_after_a_response_is_cut_after_the_graceful_timeout(start):
+    server = start("conformance_app:app", "--timeout-graceful-shutdown", "0.2")
+    assert get(server, "/works-after") == "begun"
+    assert server.stop() == 0
+    assert "the work is done" not in server.log
+    assert "1 tasks of the application are cut" in server.log
+
+
+def test_a_second_signal_does_not_wait_for_a_wsgi_response(start):
+    server = start("wsgi_app:app", "--interface", "wsgi")
+    connection = server.connect()
+    connection.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
+    server.process.send_signal(signal.SIGTERM)
+    server.wait_for("stopping: 1 connections")
+    begun = time.monotonic()
+    assert server.stop() == 0
+    assert time.monotonic() - begun < 10
+    connection.close()
+
+
+def test_the_access_log(start, folder):
+    server = start("hello:app", "--access-log", folder=folder)
+    get(server, "/path?q=1")
+    server.wait_for('- "GET /path?q=1 HTTP/1.1" 200')
+    connection = server.connect()
+    connection.sendall(b"nonsense\r\n\r\n")
+    connection.recv(100)
+    connection.close()
+    get(server)
+    server.wait_for('- "GET / HTTP/1.1" 200')
+    assert "INFO" in server.log
+
+
+def test_logging_is_set_up_from_a_file(start, folder):
+    config = {"version": 1, "formatters": {"own": {"format": "own %(name)s %(args)s"}},
+              "handlers": {"all": {"class": "logging.StreamHandler", "formatter": "own"}},
+              "root": {"handlers": ["all"], "level": "INFO"}}  # fmt: skip
+    (folder / "log.json").write_text(json.dumps(config))
+    server = start("hello:app", "--access-log", "--log-config", str(folder / "log.json"), folder=folder, wait="own ")
+    get(server)
+    server.wait_for("own highwire.access {")
+    assert "'status': 200" in server.log
+    (folder / "log.json").write_text("{")
+    ended = command("hello:app", "--log-config", "log.json", folder=folder)
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 1)
+    assert "--log-config: log.json: Expecting property name" in ended.stderr
+
+
+def test_variables_come_from_a_file(start, folder):
+    pytest.importorskip("dotenv")
+    (folder / "variables").write_text("GREETING=from the file\n")
+    (folder / "hello.py").write_text(HELLO.replace('b"hello"', 'os.environ["GREETING"].encode()'))
+    assert "from the file" in get(start("hello:app", "--env-file", str(folder / "variables"), folder=folder))
+    ended = command("hello:app", "--env-file", "no-such", folder=folder)
+    assert ended.returncode == CANNOT_SERVE
+    assert "--env-file: no-such cannot be read" in ended.stderr
+
+
+PROXIED = """
+async def app(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": f"{scope['scheme']} {scope['client'][0]} {scope['client'][1] == 0}".encode()})
+
+def wsgi(environ, start_response):
+    start_response("200 OK", [])
+    return [f"{environ['wsgi.url_scheme']} {environ['REMOTE_ADDR']}".encode()]
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fields", "expected"),
+    [
+        ([], {"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "https"}, "https 192.0.2.1 True"),
+        ([], {"X-Forwarded-For": "198.51.100.7, 192.0.2.1"}, "http 192.0.2.1 True"),
+        ([], {"X-Forwarded-Proto": "https"}, "https 127.0.0.1 False"),
+        ([], {}, "http 127.0.0.1 False"),
+        (["--no-proxy-headers"], {"X-Forwarded-For": "192.0.2.1"}, "http 127.0.0.1 False"),
+        (["--forwarded-allow-ips", "10.0.0.0/8"], {"X-Forwarded-For": "192.0.2.1"}, "http 127.0.0.1 False"),
+        (["--forwarded-allow-ips", "127.0.0.0/8,192.0.2.1"], {"X-Forwarded-For": "198.51.100.7, 192.0.2.1"},
+         "http 198.51.100.7 True"),
+        (["--forwarded-allow-ips", "*"], {"X-Forwarded-For": "198.51.100.7, 192.0.2.1"}, "http 198.51.100.7 True"),
+    ],
+)  # fmt: skip
+def test_trusted_proxies_tell_client_and_scheme(start, tmp_path, arguments, fields, expected):
+    (tmp_path / "proxied.py").write_text(PROXIED)
+    for app in ("app", "wsgi"):
+        server = start(f"proxied:{app}", *arguments, "--lifespan", "off", folder=tmp_path)
+        answer = httpx.get(server.url, headers=fields, trust_env=False).text
+        assert answer == (expected if app == "app" else " ".join(expected.split()[:2]))
+        server.stop()
+
+
+def test_a_wrong_list_of_proxies(folder):
+    ended = command("hello:app", "--port", "0", "--forwarded-allow-ips", "10.0.0", folder=folder)
+    assert ended.returncode == CANNOT_SERVE
+    assert "`10.0.0` is not a network" in ended.stderr
+
+
 def test_a_factory_a_unix_socket_and_no_server_field(start, folder, tmp_path):
     path = tmp_path / "socket"
     start("hello:make", "--factory", "--uds", str(path), "--no-server-header", folder=folder)
@@ -220,6 +356,30 @@ def test_a_process_is_replaced_after_its_requests(start, folder):
     first = get(server).split()[0]
     until = time.monotonic() + 20
     while get(server).split()[0] == first:
+        assert time.monotonic() < until
+    assert server.stop() == 0
+
+
+def test_a_process_is_replaced_after_its_lifetime(start, folder):
+    server = start("hello:app", "--workers-lifetime", "0.5", folder=folder)
+    server.wait_for("has reached its lifetime", 2)
+    server.wait_for("serves", 3)
+    assert "hello" in get(server)
+    assert server.stop() == 0
+
+
+def test_a_hangup_while_a_replacement_starts_is_not_lost(start, folder):
+    slow = HELLO + "import time\nprint('importing', flush=True)\ntime.sleep(1)\n"
+    server = start("hello:app", "--workers-lifetime", "1000", folder=folder)
+    server.wait_for("serves")
+    (folder / "hello.py").write_text(slow.replace('b"hello"', 'b"second"'))
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_for("importing")
+    (folder / "hello.py").write_text(HELLO.replace('b"hello"', 'b"third"'))
+    os.utime(folder / "hello.py", (time.time() + 10, time.time() + 10))
+    server.process.send_signal(signal.SIGHUP)
+    until = time.monotonic() + 20
+    while not get(server).endswith("third"):
         assert time.monotonic() < until
     assert server.stop() == 0
 

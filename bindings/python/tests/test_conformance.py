@@ -143,6 +143,53 @@ def test_pathsend(client):
     assert response.headers["content-length"] == str(len(content))
 
 
+@pytest.mark.parametrize("status", [200, 404])
+def test_a_response_to_head_announces_the_length_that_its_body_would_have(client, status):
+    response = client.head(f"/announced/{status}")
+    assert (response.status_code, response.content) == (status, b"")
+    assert response.headers["content-length"] == "1234"
+    assert client.get("/slow-start").content == b"slept"
+
+
+def test_the_parts_of_a_response_to_head_are_dropped(client):
+    assert client.head("/many-parts").content == b""
+    assert wait_for_notes(client) == ["all"]
+    assert len(client.get("/many-parts").content) == 1_000_003
+    assert wait_for_notes(client) == ["all"]
+
+
+def test_receive_after_the_last_part_is_a_disconnect(client):
+    for method in ("GET", "HEAD"):
+        client.request(method, "/receive-after-parts")
+        assert wait_for_notes(client) == [{"type": "http.disconnect"}]
+
+
+def test_each_receiver_gets_a_part(client, server):
+    connection = server.connect()
+    connection.sendall(b"POST /two-receivers HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for part in (b"one", b"two"):
+        client.get("/status/200")
+        connection.sendall(b"3\r\n%s\r\n" % part)
+    connection.sendall(b"0\r\n\r\n")
+    answer = connection.recv(10_000)
+    connection.close()
+    assert json.loads(answer.rpartition(b"\r\n\r\n")[2]) == ["one", "two"]
+
+
+def test_tasks_can_be_made_of_receive_and_send(client):
+    def body():
+        yield b"a"
+        time.sleep(0.1)
+        yield b"b"
+
+    assert client.post("/tasks-of-messages", content=body()).text == "ab CancelledError True"
+
+
+def test_reading_a_message_may_send_another_one(client):
+    assert client.get("/sends-while-read").content == b"inner"
+    assert notes(client) == ["RuntimeError"]
+
+
 @pytest.mark.parametrize("path", ["/raises-in-body", "/returns-in-body"])
 def test_an_incomplete_body_is_seen_by_the_client(client, path):
     with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):

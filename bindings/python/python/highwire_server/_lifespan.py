@@ -32,15 +32,26 @@ class Lifespan:
         self._task = asyncio.create_task(self._run())
         await self._exchange("startup")
 
-    async def shutdown(self) -> None:
-        """Ends the application. An error of it is logged."""
+    async def shutdown(self, timeout: float | None = None) -> None:
+        """Ends the application. An error of it is logged. After `timeout` seconds, it is cancelled."""
         if self._task is None or self._task.done():
             return
         try:
-            await self._exchange("shutdown")
-            await self._task
+            async with asyncio.timeout(timeout):
+                await self._exchange("shutdown")
+                await self._task
         except LifespanFailed as error:
             logger.error("%s", error)
+        except TimeoutError:
+            logger.error("the application's shutdown takes longer than %g s, and is cancelled", timeout)
+            self.cancel()
+        except Exception:
+            logger.exception("the application's shutdown has raised an exception")
+
+    def cancel(self) -> None:
+        """Ends the application without its shutdown."""
+        if self._task is not None:
+            self._task.cancel()
 
     async def _run(self) -> None:
         scope = {

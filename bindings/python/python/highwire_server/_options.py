@@ -1,7 +1,9 @@
 """The options of the command and of `run`, with their environment variables."""
 
 import argparse
+import json
 import logging
+import logging.config
 import os
 from dataclasses import asdict, dataclass, field, fields
 
@@ -38,6 +40,13 @@ class Options:
     ws_max_size: int = 16 * 1024 * 1024
     ws_deflate: bool = True
     server_header: bool = True
+    proxy_headers: bool = True
+    forwarded_allow_ips: str = "127.0.0.1,::1"
+    access_log: bool = False
+    log_config: str | None = None
+    env_file: str | None = None
+    workers_lifetime: float | None = None
+    workers_max_rss: int | None = None
     log_level: str = "info"
     factory: bool = False
     app_dir: str | None = None
@@ -102,6 +111,15 @@ def parser() -> argparse.ArgumentParser:
     add("--ws-max-size", type=int, metavar="BYTES", help="the most bytes of a WebSocket message (16 MiB)")
     add("--no-ws-deflate", dest="ws_deflate", action="store_false", help="do not compress WebSocket messages")
     add("--no-server-header", dest="server_header", action="store_false", help="send no Server field")
+    add("--no-proxy-headers", dest="proxy_headers", action="store_false",
+        help="do not believe X-Forwarded-For and X-Forwarded-Proto of any proxy")
+    add("--forwarded-allow-ips", metavar="LIST",
+        help="the proxies that are believed: addresses and networks, or * (127.0.0.1,::1)")
+    add("--access-log", action="store_true", help="log each request with the logger highwire.access")
+    add("--log-config", metavar="FILE", help="set up logging from a file: .json, .yaml, or .ini")
+    add("--env-file", metavar="FILE", help="set environment variables from a file (needs python-dotenv)")
+    add("--workers-lifetime", type=float, metavar="SECONDS", help="replace a process after so long")
+    add("--workers-max-rss", type=int, metavar="MIB", help="replace a process that takes more memory")
     add("--log-level", choices=tuple(LOG_LEVELS), help="what is logged (info)")
     add("--factory", action="store_true", help="ATTRIBUTE is a function that returns the application")
     add("--app-dir", metavar="FOLDER", help="search the application here (the working directory)")
@@ -162,9 +180,39 @@ def check(options: Options) -> str | None:
         return "--port must be at most 65535"
     if options.reload and options.workers > 1:
         return "--reload serves with one process; leave out --workers"
+    for name in ("workers_lifetime", "workers_max_rss"):
+        value = getattr(options, name)
+        if value is not None and value <= 0:
+            return f"--{name.replace('_', '-')} must be more than 0"
     if options.ssl_keyfile and not options.ssl_certfile:
         return "--ssl-keyfile needs --ssl-certfile"
     return None
+
+
+def configure_logging(path: str) -> None:
+    """Sets up logging from a file. Raises ValueError if the file is wrong."""
+
+    def use(settings: dict) -> None:
+        # By default, this would disable the server's own loggers.
+        settings.setdefault("disable_existing_loggers", False)
+        logging.config.dictConfig(settings)
+
+    try:
+        if path.endswith(".json"):
+            with open(path, encoding="utf-8") as file:
+                use(json.load(file))
+        elif path.endswith((".yaml", ".yml")):
+            import yaml
+
+            with open(path, encoding="utf-8") as file:
+                use(yaml.safe_load(file))
+        else:
+            logging.config.fileConfig(path, disable_existing_loggers=False)
+    except ImportError:
+        raise ValueError(f"--log-config: {path} needs the package PyYAML") from None
+    except Exception as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise ValueError(f"--log-config: {path}: {str(reason).splitlines()[0]}") from error
 
 
 def set_up_logging(level: str) -> None:

@@ -40,8 +40,20 @@ def config_of(options: Options, app) -> Config:
         request_timeout=options.timeout_request,
         ws_max_size=options.ws_max_size,
         ws_deflate=options.ws_deflate,
+        access_log=options.access_log,
+        forwarded_allow_ips=options.forwarded_allow_ips if options.proxy_headers else None,
         server_name="highwire" if options.server_header else None,
     )
+
+
+def load_environment(path: str) -> None:
+    """Sets the environment variables of a file, except those that are set already."""
+    try:
+        from dotenv import load_dotenv
+    except ImportError:
+        raise ValueError("--env-file needs the package python-dotenv") from None
+    if not load_dotenv(path):
+        raise ValueError(f"--env-file: {path} cannot be read, or has no variables")
 
 
 def serve(options: Options, pipe: int | None = None) -> int:
@@ -58,6 +70,9 @@ def serve(options: Options, pipe: int | None = None) -> int:
                 pass  # The supervisor is gone, and the signal to stop will come or not.
 
     try:
+        # The supervisor goes on without what is only for the application.
+        if options.env_file is not None:
+            load_environment(options.env_file)
         app = import_application(options.app, options.app_dir, options.factory)
         server = Server(config_of(options, app))
         server.run(on_start=lambda: tell(b"started\n"), on_limit=lambda: tell(b"replace\n"))

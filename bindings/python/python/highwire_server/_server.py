@@ -16,6 +16,10 @@ from ._selector import WorkerSelector
 from ._wsgi import Wsgi, base_environ, is_wsgi
 
 logger = logging.getLogger("highwire.error")
+access_logger = logging.getLogger("highwire.access")
+
+#: The line of a request in the access log. The record's `args` has these values, and others: see docs/python.md.
+ACCESS_FORMAT = '%(peer)s - "%(method)s %(target)s %(protocol)s" %(status)d %(bytes)d %(microseconds)d'
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -26,6 +30,17 @@ def log_exception(error: BaseException | None, text: str) -> None:
         logger.error(text)
     else:
         logger.error(text, exc_info=(type(error), error, error.__traceback__))
+
+
+def log_event(level: int, event: str | dict) -> None:
+    """Logs an event of the engine: a text, or the values of a line of the access log."""
+    if isinstance(event, str):
+        logger.log(level, "%s", event)
+    elif "method" in event:
+        access_logger.info(ACCESS_FORMAT + (" (%(ended)s)" if "ended" in event else ""), event)
+    else:
+        # Bytes that were no request.
+        access_logger.info("%(peer)s - (%(refused)s)", event)
 
 
 @dataclass
@@ -50,6 +65,9 @@ class Config:
     request_timeout: the seconds after which a request without a response gets 503; `None` means no limit.
     ws_max_size: the most bytes of a received WebSocket message.
     ws_deflate: compress WebSocket messages for clients that offer it.
+    access_log: log each request with the logger `highwire.access`.
+    forwarded_allow_ips: the proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed: addresses and networks,
+        separated by commas, or `"*"` for all; `None` for none. Clients on unix sockets are believed, too.
     server_name: the value of the field `Server`; `None` means no such field.
     """
 
@@ -72,13 +90,16 @@ class Config:
     request_timeout: float | None = None
     ws_max_size: int | None = None
     ws_deflate: bool = True
+    access_log: bool = False
+    forwarded_allow_ips: str | None = "127.0.0.1,::1"
     server_name: str | None = "highwire"
 
 
 #: The settings that the native worker takes as they are.
 NATIVE = (
     "engine", "root_path", "http", "ssl_certfile", "ssl_keyfile", "backlog", "limit_connections", "limit_body",
-    "keep_alive", "graceful_timeout", "request_timeout", "ws_max_size", "ws_deflate", "server_name",
+    "keep_alive", "graceful_timeout", "request_timeout", "ws_max_size", "ws_deflate", "server_name", "access_log",
+    "forwarded_allow_ips",
 )  # fmt: skip
 
 
@@ -129,9 +150,7 @@ class Server:
             for number in STOP_SIGNALS:
                 loop.add_signal_handler(number, self.stop)
                 stack.callback(loop.remove_signal_handler, number)
-            await lifespan.startup()
-            if self._signals:
-                await lifespan.shutdown()
+            if not await self._start_up(lifespan):
                 return
             self._worker = self._make_worker(loop, app, lifespan.state)
             selector.attach(self._worker)
@@ -147,7 +166,25 @@ class Server:
             finally:
                 selector.detach()
                 self._worker = None
-            await lifespan.shutdown()
+            await lifespan.shutdown(self.config.graceful_timeout)
+
+    async def _start_up(self, lifespan: Lifespan) -> bool:
+        """Starts the application. Returns false if a signal to stop has come meanwhile."""
+        assert self._stop is not None
+        starting, stopped = asyncio.create_task(lifespan.startup()), asyncio.create_task(self._stop.wait())
+        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            # It may take long, or hang.
+            logger.info("stopped before the application has started")
+            lifespan.cancel()
+            starting.cancel()
+            return False
+        stopped.cancel()
+        starting.result()
+        if self._signals:
+            await lifespan.shutdown(self.config.graceful_timeout)
+            return False
+        return True
 
     def _run_wsgi(self) -> None:
         """Runs the worker without an event loop, because a WSGI application may start one itself. Django refuses to use its
@@ -170,10 +207,12 @@ class Server:
                     limit = None
                     self._on_limit()
                 if self._signals and until is None:
+                    logger.info("stopping: %d connections", worker.connections())
                     worker.shutdown()
                     until = time.monotonic() + self.config.graceful_timeout
-                if until is not None and time.monotonic() >= until:
+                if self._signals > 1 or (until is not None and time.monotonic() >= until):
                     worker.abort()
+            logger.info("stopped after %d requests", worker.requests())
         finally:
             self._worker = None
             loop.close()
@@ -182,7 +221,7 @@ class Server:
 
     def _make_worker(self, loop: asyncio.AbstractEventLoop, app: Callable, state: dict | None) -> Worker:
         options = {name: getattr(self.config, name) for name in NATIVE}
-        options |= {"application": app, "loop": loop, "log": log_exception, "state": state}
+        options |= {"application": app, "loop": loop, "log": log_exception, "log_event": log_event, "state": state}
         options["wsgi"] = self._wsgi
         options["server"] = server_of(self.config.bind[0])
         worker = Worker(self.config.bind, options)
@@ -198,13 +237,21 @@ class Server:
     async def _drain(self) -> None:
         worker = self._worker
         assert worker is not None
+        logger.info("stopping: %d connections", worker.connections())
         worker.shutdown()
         loop = asyncio.get_running_loop()
         until = loop.time() + self.config.graceful_timeout
-        while not worker.has_stopped:
-            if loop.time() >= until:
+        # A task may go on after its response, to do work in the background.
+        while not worker.has_stopped or worker.tasks():
+            if loop.time() >= until or self._signals > 1:
+                connections, tasks = worker.connections(), worker.tasks()
                 worker.abort()
+                logger.warning("stopping: %d connections and %d tasks of the application are cut", connections, tasks)
+                break
             await asyncio.sleep(0.02)
+        while not worker.has_stopped:
+            await asyncio.sleep(0)
+        logger.info("stopped after %d requests", worker.requests())
 
 
 def server_of(address: str) -> tuple[str, int | None] | None:

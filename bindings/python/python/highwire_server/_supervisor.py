@@ -24,6 +24,9 @@ START = 60.0
 #: The first and the longest wait before a process that has ended is started again, in seconds.
 BACK_OFF = (0.2, 30.0)
 
+#: The seconds between two looks at the memory of the processes.
+LOOK = 1.0
+
 #: The life in seconds after which a process counts as healthy, so that its end is answered at once.
 HEALTHY = 10.0
 
@@ -35,6 +38,8 @@ class Process:
     popen: subprocess.Popen
     pipe: int
     begun: float = field(default_factory=time.monotonic)
+    #: The moment at which the process is replaced.
+    until: float = float("inf")
     is_ready: bool = False
     #: The process takes the place of this one as soon as it serves.
     replaces: "Process | None" = None
@@ -78,6 +83,7 @@ class Supervisor:
             self._reap()
             self._start_again()
             self._kill_late()
+            self._recycle()
         if stop_watching is not None:
             stop_watching()
         return self._status
@@ -104,18 +110,31 @@ class Supervisor:
         environment = dict(os.environ)
         environment["HIGHWIRE_PROCESS"] = json.dumps({"options": self._options.as_dict(), "pipe": writer})
         descriptors = [int(address[3:]) for address in self._options.bind]
-        popen = subprocess.Popen(
-            [sys.executable, "-m", "highwire_server._command"],
-            env=environment,
-            pass_fds=[*descriptors, writer],
-        )
-        os.close(writer)
+        try:
+            popen = subprocess.Popen(
+                [sys.executable, "-m", "highwire_server._command"],
+                env=environment,
+                pass_fds=[*descriptors, writer],
+            )
+        except OSError as error:
+            # The other processes go on, and another try follows.
+            os.close(reader)
+            if replaces is None:
+                self._start_later("no process can be started: %s", error)
+            else:
+                logger.error("no replacement can be started: %s", error)
+            return
+        finally:
+            os.close(writer)
         self._processes.append(Process(popen, reader, replaces=replaces))
 
     def _wait(self) -> None:
         now = time.monotonic()
         moments = [*self._waits, *(process.kill_at for process in self._processes if process.kill_at is not None)]
         moments += [process.begun + START for process in self._processes if not process.is_ready]
+        moments += [process.until for process in self._processes if not process.is_stopping]
+        if self._options.workers_max_rss is not None:
+            moments.append(now + LOOK)
         # A process that waits for a change of the files has no moment.
         moments = [moment for moment in moments if moment != float("inf")]
         timeout = max(0.0, min(moments) - now) if moments else None
@@ -138,13 +157,15 @@ class Supervisor:
         for line in lines:
             if line == b"started":
                 process.is_ready = self._has_served = True
+                if self._options.workers_lifetime is not None:
+                    process.until = time.monotonic() + self._options.workers_lifetime
                 self._failures = 0
                 logger.info("process %d serves", process.popen.pid)
                 if process.replaces is not None:
                     self._stop(process.replaces)
                     process.replaces = None
-            elif line == b"replace" and not self._is_stopping:
-                self._start(replaces=process)
+            elif line == b"replace" and not self._is_stopping and not process.is_stopping:
+                self._replace(process)
 
     def _stop(self, process: Process) -> None:
         if process.is_stopping:
@@ -171,9 +192,20 @@ class Supervisor:
     def _replace_all(self) -> None:
         logger.info("replacing all processes")
         for process in list(self._processes):
-            is_replaced = any(other.replaces is process for other in self._processes)
-            if not process.is_stopping and not is_replaced and process.replaces is None:
-                self._start(replaces=process)
+            if process.is_stopping:
+                continue
+            if process.replaces is None:
+                self._replace(process)
+            else:
+                # It has begun with the application as it was before.
+                replaced, process.replaces = process.replaces, None
+                self._stop(process)
+                self._replace(replaced)
+
+    def _replace(self, process: Process) -> None:
+        """Starts a process that takes the place of another one, unless there is one already."""
+        if all(other.replaces is not process for other in self._processes):
+            self._start(replaces=process)
 
     def _reap(self) -> None:
         for process in list(self._processes):
@@ -190,6 +222,10 @@ class Supervisor:
                 # The process that it should have replaced goes on.
                 logger.error("process %d, a replacement, has ended with the status %d", pid, status)
                 continue
+            successor = next((other for other in self._processes if other.replaces is process), None)
+            if successor is not None:
+                successor.replaces = None
+                continue
             if status == CANNOT_SERVE and not self._has_served and not self._options.reload:
                 logger.error("process %d cannot serve the application", pid)
                 self._give_up(status)
@@ -198,16 +234,17 @@ class Supervisor:
                 logger.info("waiting for a change of the files")
                 self._waits.append(float("inf"))
                 continue
-            for other in self._processes:
-                if other.replaces is process:
-                    other.replaces = None
-                    break
-            else:
-                self._failures = 0 if life >= HEALTHY else self._failures + 1
-                first, longest = BACK_OFF
-                wait = 0.0 if life >= HEALTHY else min(first * 2**self._failures, longest)
-                logger.error("process %d has ended with the status %d; another follows in %.1f s", pid, status, wait)
-                self._waits.append(time.monotonic() + wait)
+            if life >= HEALTHY:
+                self._failures = -1
+            self._start_later("process %d has ended with the status %d", pid, status)
+
+    def _start_later(self, text: str, *values: object) -> None:
+        """Starts a process after a wait, which doubles with each failure."""
+        self._failures += 1
+        first, longest = BACK_OFF
+        wait = min(first * 2**self._failures, longest) if self._failures else 0.0
+        logger.error(text + "; another follows in %.1f s", *values, wait)
+        self._waits.append(time.monotonic() + wait)
 
     def _give_up(self, status: int) -> None:
         self._status = status
@@ -235,6 +272,23 @@ class Supervisor:
                 process.begun = now
                 process.popen.kill()
 
+    def _recycle(self) -> None:
+        """Replaces processes that are too old or too large."""
+        now, most = time.monotonic(), self._options.workers_max_rss
+        for process in list(self._processes):
+            if not process.is_ready or process.is_stopping or self._is_stopping:
+                continue
+            if process.until <= now:
+                # If the replacement fails, another one is tried later.
+                process.until = now + self._options.workers_lifetime
+                logger.info("process %d has reached its lifetime", process.popen.pid)
+                self._replace(process)
+            elif most is not None and now - process.begun >= HEALTHY and (rss := resident(process.popen.pid)) > most:
+                # A new process may be too large, too. It is not replaced at once.
+                if all(other.replaces is not process for other in self._processes):
+                    logger.info("process %d takes %d MiB of memory", process.popen.pid, rss)
+                    self._replace(process)
+
     def _watch_files(self):
         """Replaces the processes when files change. Returns a function that ends this."""
         from watchfiles import PythonFilter, watch
@@ -252,6 +306,15 @@ class Supervisor:
         thread = threading.Thread(target=run, name="highwire-reload", daemon=True)
         thread.start()
         return stop.set
+
+
+def resident(pid: int) -> int:
+    """Returns the resident memory of a process in MiB, or 0 if it is not known."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def listen(address: str, backlog: int) -> socket.socket:

@@ -7,6 +7,7 @@ import queue
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import unquote_to_bytes
 
 #: The requests that may wait for a thread, for each thread. Others get 503.
 WAITING_PER_THREAD = 16
@@ -72,10 +73,12 @@ def base_environ(server: tuple[str, int | None] | None, root: str, threads: int)
 
 def environ_of(scope: dict, body, threads: int) -> dict:
     """Returns the environment of a request."""
-    root, path = scope["root_path"], scope["path"]
+    root = scope["root_path"]
+    # The decoded path of the scope has lost bytes that are not UTF-8.
+    path = unquote_to_bytes(scope["raw_path"][len(root.encode()) :])
     environ = base_environ(scope["server"], root, threads) | {
         "REQUEST_METHOD": scope["method"],
-        "PATH_INFO": path[len(root) :].encode().decode("latin-1"),
+        "PATH_INFO": path.decode("latin-1"),
         "QUERY_STRING": scope["query_string"].decode("latin-1"),
         "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
         "wsgi.url_scheme": scope["scheme"],

@@ -1,7 +1,8 @@
 //! The state of a request that an application handles: what it receives, and what it has sent.
 
+use super::channel::waits;
 use super::convert::{Fields, bytes_of, header_fields, is, open};
-use super::shared::{Futures, Shared};
+use super::shared::{CountedTask, Futures, Shared};
 use super::words::Words;
 use bytes::Bytes;
 use futures_core::Stream;
@@ -36,6 +37,15 @@ enum Answer {
 }
 
 impl Answer {
+    /// Returns true if the application has sent all of its response.
+    fn is_complete(&self) -> bool {
+        match self {
+            Answer::Nothing | Answer::Begun(_) => false,
+            Answer::Streaming(parts) => parts.end.is_some(),
+            Answer::Ready(_) | Answer::Over => true,
+        }
+    }
+
     /// Takes the head of a response without a body so far. The caller puts what follows in its place.
     fn take_begun(&mut self) -> Option<Box<Begun>> {
         match std::mem::replace(self, Answer::Over) {
@@ -68,11 +78,17 @@ struct Parts {
     begun: Option<Box<Begun>>,
     /// True if trailer fields follow the last part.
     awaits_trailers: bool,
+    /// True if the response has no body, whatever the application sends.
+    has_no_body: bool,
+    /// True if parts are dropped, because the response has no body and the client has it.
+    is_dropped: bool,
 }
 
 /// A request that an application handles.
 pub(crate) struct Exchange {
     shared: Rc<Shared>,
+    /// True if the method is HEAD.
+    is_head: bool,
     answer: RefCell<Answer>,
     /// The rest of the request's body, until its last part is received.
     body: RefCell<Option<Body>>,
@@ -89,16 +105,17 @@ pub(crate) struct Exchange {
     /// The futures that `send` has returned and that are pending.
     senders: Futures,
     /// The task of the application, which the event loop only refers to weakly.
-    task: RefCell<Option<Py<PyAny>>>,
+    task: RefCell<Option<(Py<PyAny>, CountedTask)>>,
     trailers: RefCell<Fields>,
     /// Wakes the engine's task of the request.
     waker: RefCell<Option<Waker>>,
 }
 
 impl Exchange {
-    pub(crate) fn new(shared: Rc<Shared>, body: Option<Body>) -> Rc<Exchange> {
+    pub(crate) fn new(shared: Rc<Shared>, is_head: bool, body: Option<Body>) -> Rc<Exchange> {
         Rc::new(Exchange {
             shared,
+            is_head,
             answer: RefCell::new(Answer::Nothing),
             body: RefCell::new(body),
             next: RefCell::default(),
@@ -116,7 +133,7 @@ impl Exchange {
     }
 
     pub(crate) fn keep_task(&self, task: Py<PyAny>) {
-        *self.task.borrow_mut() = Some(task);
+        *self.task.borrow_mut() = Some((task, CountedTask::new()));
     }
 
     /// Keeps what a request needs that is not answered by its first step.
@@ -167,8 +184,7 @@ impl Exchange {
     /// The task of the application has ended.
     pub(crate) fn finished(self: &Rc<Self>, py: Python<'_>, error: Option<Bound<'_, PyAny>>) {
         self.task.borrow_mut().take();
-        let is_over = matches!(&*self.answer.borrow(), Answer::Over | Answer::Ready(_))
-            || matches!(&*self.answer.borrow(), Answer::Streaming(parts) if parts.end.is_some());
+        let is_over = self.answer.borrow().is_complete();
         let text = match &error {
             Some(_) => Some("an ASGI application raised an exception"),
             None if is_over || self.has_left.get() => None,
@@ -215,12 +231,10 @@ impl Exchange {
             if let Some(event) = self.read(py)? {
                 return Ok(Ok(event));
             }
-            self.begin_to_read();
-        } else if self.has_left.get() || matches!(&*self.answer.borrow(), Answer::Over | Answer::Ready(_)) {
+        } else if self.has_left.get() || self.answer.borrow().is_complete() {
             return Ok(Ok(self.disconnect_event(py)?));
-        } else if !self.awaits_disconnect.replace(true) {
-            self.watch_disconnect();
         }
+        self.wait_for_event(py);
         Ok(Err(self.receivers.add(py, &self.shared)?))
     }
 
@@ -290,8 +304,23 @@ impl Exchange {
                 }
                 let event = exchange.read(py);
                 exchange.receivers.resolve(py, &exchange.shared, event);
+                // Another task of the application may wait, too.
+                if !exchange.receivers.is_empty() {
+                    exchange.wait_for_event(py);
+                }
             });
         });
+    }
+
+    /// Lets pending receivers have what comes next: a part of the body, or the disconnect.
+    fn wait_for_event(self: &Rc<Self>, py: Python<'_>) {
+        if !self.has_body.get() {
+            self.begin_to_read();
+        } else if self.answer.borrow().is_complete() {
+            self.answered(py);
+        } else if !self.awaits_disconnect.get() {
+            self.watch_disconnect();
+        }
     }
 
     fn watch_disconnect(self: &Rc<Self>) {
@@ -356,11 +385,13 @@ impl Exchange {
         if !is(&kind, &words.start) {
             return Err(PyValueError::new_err(format!("{} is not a message of an HTTP response", kind.repr()?)));
         }
+        // Reading the message may run Python, and with it another `send`.
+        let begun = begun(message, words)?;
         let mut answer = self.answer.borrow_mut();
         if !matches!(*answer, Answer::Nothing) {
             return Err(PyRuntimeError::new_err("'http.response.start' was sent before"));
         }
-        *answer = Answer::Begun(Box::new(begun(message, words)?));
+        *answer = Answer::Begun(Box::new(begun));
         Ok(self.shared.sent.bind(py).clone())
     }
 
@@ -379,12 +410,16 @@ impl Exchange {
             Answer::Begun(_) => {
                 let Some(begun) = answer.take_begun() else { return Ok(self.shared.sent.bind(py).clone()) };
                 let more = more || begun.has_trailers;
-                if more {
+                let has_no_body = self.is_head || begun.has_no_body();
+                if more || (bytes.is_empty() && self.is_head && begun.length.is_some()) {
                     let (count, waiting) = (bytes.len(), VecDeque::from_iter((!bytes.is_empty()).then_some(bytes)));
                     let parts = Parts {
                         waiting,
                         bytes: count,
                         awaits_trailers: begun.has_trailers,
+                        // It announces what a response with a body would have (RFC 9110 section 8.6).
+                        end: (!more).then_some(Ok(())),
+                        has_no_body,
                         begun: Some(begun),
                         ..Parts::default()
                     };
@@ -404,22 +439,22 @@ impl Exchange {
                 if parts.end.is_some() {
                     return Err(PyRuntimeError::new_err("'http.response.body' was sent after the end of the response"));
                 }
-                parts.bytes += bytes.len();
-                if !bytes.is_empty() {
+                if !bytes.is_empty() && !parts.is_dropped {
+                    parts.bytes += bytes.len();
                     parts.waiting.push_back(bytes);
                 }
                 if !more && !parts.awaits_trailers {
                     parts.end = Some(Ok(()));
                 }
-                let waits = more && parts.bytes > MOST_WAITING;
+                let is_full = more && parts.bytes > MOST_WAITING;
                 let waker = parts.waker.take();
                 drop(answer);
                 waker.into_iter().for_each(Waker::wake);
                 if !more {
                     self.answered(py);
                 }
-                if waits {
-                    return self.senders.add(py, &self.shared);
+                if is_full {
+                    return waits(self.senders.add(py, &self.shared)?);
                 }
             }
         }
@@ -429,6 +464,8 @@ impl Exchange {
     /// Takes trailer fields, which end the response unless more follow.
     fn send_trailers<'py>(self: &Rc<Self>, message: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
         let (py, words) = (message.py(), self.shared.words());
+        let fields = message.get_item(&words.headers)?.map(|headers| header_fields(&headers)).transpose()?;
+        let more = message.get_item(&words.more_trailers)?.is_some_and(|more| more.is_truthy().unwrap_or(false));
         let mut answer = self.answer.borrow_mut();
         let Answer::Streaming(parts) = &mut *answer else {
             return Err(PyRuntimeError::new_err("'http.response.trailers' was sent before the body"));
@@ -436,10 +473,8 @@ impl Exchange {
         if !parts.awaits_trailers || parts.end.is_some() {
             return Err(PyRuntimeError::new_err("'http.response.trailers' was not announced, or sent after the end"));
         }
-        if let Some(headers) = message.get_item(&words.headers)? {
-            self.trailers.borrow_mut().extend(header_fields(&headers)?.0);
-        }
-        if !message.get_item(&words.more_trailers)?.is_some_and(|more| more.is_truthy().unwrap_or(false)) {
+        self.trailers.borrow_mut().extend(fields.into_iter().flat_map(|(fields, _)| fields));
+        if !more {
             parts.end = Some(Ok(()));
             let waker = parts.waker.take();
             drop(answer);
@@ -481,6 +516,11 @@ impl Exchange {
 }
 
 impl Begun {
+    /// Returns true if a response with this status has no body (RFC 9110 section 6.4.1).
+    fn has_no_body(&self) -> bool {
+        matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+    }
+
     fn fill(self, response: &mut Response) {
         response.set_status(self.status);
         *response.own_headers() = self.fields;
@@ -536,10 +576,20 @@ impl Stream for BodyParts {
 
 impl Drop for BodyParts {
     fn drop(&mut self) {
-        let is_over = matches!(&*self.0.answer.borrow(), Answer::Over)
-            || matches!(&*self.0.answer.borrow(), Answer::Streaming(parts) if parts.end == Some(Ok(())) && parts.waiting.is_empty());
-        if !is_over {
-            Python::attach(|py| self.0.leave(py));
-        }
+        let exchange = &self.0;
+        let mut answer = exchange.answer.borrow_mut();
+        let has_left = match &mut *answer {
+            Answer::Streaming(parts) if parts.has_no_body => {
+                // The client has its response, and the application goes on sending.
+                (parts.is_dropped, parts.bytes) = (true, 0);
+                parts.waiting.clear();
+                false
+            }
+            Answer::Streaming(parts) => parts.end != Some(Ok(())) || !parts.waiting.is_empty(),
+            Answer::Over => return,
+            _ => true,
+        };
+        drop(answer);
+        Python::attach(|py| if has_left { exchange.leave(py) } else { exchange.resume_senders(py) });
     }
 }

@@ -3,7 +3,7 @@
 pub(crate) mod channel;
 pub(crate) mod convert;
 mod exchange;
-mod scope;
+pub(crate) mod scope;
 pub(crate) mod service;
 pub(crate) mod shared;
 mod websocket;

@@ -1,10 +1,12 @@
 //! The scope of a request: the dictionary that ASGI gives to an application.
 
 use super::words::Words;
+use highwire::middleware::{Forwarded, TrustedProxies};
 use highwire_engine::proto::{Head, Version};
 use highwire_engine::request::Caller;
 use highwire_engine::{Begin, Peer};
 use percent_encoding::percent_decode;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use std::cell::RefCell;
@@ -26,6 +28,8 @@ pub(crate) struct Scopes {
     websocket_extensions: Py<PyDict>,
     server: Py<PyAny>,
     root_path: Py<PyString>,
+    /// The proxies whose fields tell the client and the scheme.
+    proxies: Option<TrustedProxies>,
     /// The state of the lifespan, of which each scope has a copy.
     state: Option<Py<PyDict>>,
     clients: RefCell<HashMap<Peer, Py<PyAny>>>,
@@ -49,6 +53,7 @@ impl Scopes {
             websocket_extensions: extensions(py, &["websocket.http.response"])?,
             server,
             root_path,
+            proxies: proxies(options)?,
             state: state.map(Bound::unbind),
             clients: RefCell::default(),
             names: RefCell::default(),
@@ -64,9 +69,10 @@ impl Scopes {
         let words = &self.words;
         let scope = PyDict::new(py);
         scope.set_item(&words.kind, &words.http)?;
-        scope.set_item(&words.scheme, if request.caller.is_secure() { &words.https } else { &words.http })?;
+        let forwarded = self.forwarded(request);
+        scope.set_item(&words.scheme, if is_secure(request, &forwarded) { &words.https } else { &words.http })?;
         scope.set_item(&words.method, self.method(py, request.head, request.window))?;
-        self.fill(&scope, request, &self.extensions)?;
+        self.fill(&scope, request, forwarded, &self.extensions)?;
         Ok(scope)
     }
 
@@ -80,23 +86,35 @@ impl Scopes {
         let words = &self.words;
         let scope = PyDict::new(py);
         scope.set_item(&words.kind, &words.websocket)?;
-        scope.set_item(&words.scheme, if request.caller.is_secure() { &words.wss } else { &words.ws })?;
+        let forwarded = self.forwarded(request);
+        scope.set_item(&words.scheme, if is_secure(request, &forwarded) { &words.wss } else { &words.ws })?;
         scope.set_item(&words.subprotocols, PyList::new(py, protocols)?)?;
-        self.fill(&scope, request, &self.websocket_extensions)?;
+        self.fill(&scope, request, forwarded, &self.websocket_extensions)?;
         Ok(scope)
     }
 
     /// Adds what all scopes have.
-    fn fill(&self, scope: &Bound<'_, PyDict>, request: &Begin<'_>, extensions: &Py<PyDict>) -> PyResult<()> {
+    fn fill(
+        &self,
+        scope: &Bound<'_, PyDict>,
+        request: &Begin<'_>,
+        forwarded: Option<Forwarded>,
+        extensions: &Py<PyDict>,
+    ) -> PyResult<()> {
         let (py, head, window, words) = (scope.py(), request.head, request.window, &self.words);
         let path = head.target.path.of(window);
         scope.set_item(&words.asgi, &self.asgi)?;
         scope.set_item(&words.http_version, self.version(head))?;
         scope.set_item(&words.server, &self.server)?;
-        scope.set_item(&words.client, self.client(py, request.caller)?)?;
+        let client = match forwarded.and_then(|forwarded| forwarded.address) {
+            // Its port is not known.
+            Some(address) => (address.to_string(), 0).into_pyobject(py)?.into_any(),
+            None => self.client(py, request.caller)?,
+        };
+        scope.set_item(&words.client, client)?;
         scope.set_item(&words.root_path, &self.root_path)?;
         scope.set_item(&words.path, self.path(py, path)?)?;
-        scope.set_item(&words.raw_path, PyBytes::new(py, path))?;
+        scope.set_item(&words.raw_path, self.raw_path(py, path)?)?;
         let query = head.target.query.map_or(&b""[..], |query| query.of(window));
         if query.is_empty() {
             scope.set_item(&words.query_string, &self.no_bytes)?;
@@ -110,6 +128,21 @@ impl Scopes {
         scope.set_item(&words.extensions, extensions.bind(py).copy()?)
     }
 
+    /// Returns what a trusted proxy tells about the client, if it tells something.
+    pub(crate) fn forwarded(&self, request: &Begin<'_>) -> Option<Forwarded> {
+        let proxies = self.proxies.as_ref()?;
+        let (head, window) = (request.head, request.window);
+        let is_told = |name: &[u8]| name.len() > 12 && name[..12].eq_ignore_ascii_case(b"x-forwarded-");
+        if !head.fields.iter().any(|field| is_told(field.name.of(window))) {
+            return None;
+        }
+        let peer = request.caller.peer();
+        let mut forwarded = proxies.client_of(head, window, peer);
+        // The address of the peer itself comes with a port.
+        forwarded.address = forwarded.address.filter(|known| !matches!(peer, Peer::Internet(ip, _) if ip == *known));
+        Some(forwarded)
+    }
+
     /// Returns the path of a scope, which begins with the root path.
     fn path<'py>(&self, py: Python<'py>, path: &[u8]) -> PyResult<Bound<'py, PyString>> {
         let root = self.root_path.bind(py);
@@ -117,6 +150,15 @@ impl Scopes {
             return Ok(decoded(py, path));
         }
         Ok(PyString::new(py, &format!("{}{}", root.to_str()?, decoded(py, path).to_str()?)))
+    }
+
+    /// Returns the path as it was received, behind the root path.
+    fn raw_path<'py>(&self, py: Python<'py>, path: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        let root = self.root_path.bind(py);
+        if root.is_empty()? {
+            return Ok(PyBytes::new(py, path));
+        }
+        Ok(PyBytes::new(py, &[root.to_str()?.as_bytes(), path].concat()))
     }
 
     fn version(&self, head: &Head) -> &Py<PyString> {
@@ -188,6 +230,25 @@ impl Scopes {
         }
         lower
     }
+}
+
+/// Returns true if the client has used TLS, to this server or to the proxy before it.
+pub(crate) fn is_secure(request: &Begin<'_>, forwarded: &Option<Forwarded>) -> bool {
+    let told = forwarded.as_ref().and_then(|forwarded| forwarded.https);
+    told.unwrap_or_else(|| request.caller.is_secure())
+}
+
+/// Returns the trusted proxies of the option `forwarded_allow_ips`: networks and addresses, separated by commas; `*` for all.
+fn proxies(options: &Bound<'_, PyDict>) -> PyResult<Option<TrustedProxies>> {
+    let Some(text) = super::service::option::<String>(options, "forwarded_allow_ips")? else { return Ok(None) };
+    let entries: Vec<&str> = match text.trim() {
+        "" => return Ok(None),
+        "*" => vec!["0.0.0.0/0", "::/0"],
+        list => list.split(',').map(str::trim).collect(),
+    };
+    let proxies = TrustedProxies::new(entries).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    // A client on a unix socket is a process of this machine.
+    Ok(Some(proxies.and_local()))
 }
 
 fn extensions(py: Python<'_>, names: &[&str]) -> PyResult<Py<PyDict>> {

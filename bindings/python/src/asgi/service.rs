@@ -154,7 +154,8 @@ impl Asgi {
             Ready::Parts(body) => Some(body),
             _ => None,
         };
-        let exchange = Exchange::new(self.shared.clone(), body);
+        let is_head = request.head.method_span.of(request.window) == b"HEAD";
+        let exchange = Exchange::new(self.shared.clone(), is_head, body);
         Python::attach(|py| {
             let scope = self.shared.scopes.http(py, request)?;
             self.call(&scope, &Target::Http(exchange.clone()))

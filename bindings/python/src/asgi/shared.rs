@@ -12,6 +12,32 @@ thread_local! {
     static HAS_WORK: Cell<bool> = const { Cell::new(false) };
 }
 
+thread_local! {
+    /// The number of tasks of applications that have not ended.
+    static TASKS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts a task of an application, until it is dropped.
+pub(crate) struct CountedTask(());
+
+impl CountedTask {
+    pub(crate) fn new() -> CountedTask {
+        TASKS.set(TASKS.get() + 1);
+        CountedTask(())
+    }
+}
+
+impl Drop for CountedTask {
+    fn drop(&mut self) {
+        TASKS.set(TASKS.get() - 1);
+    }
+}
+
+/// Returns the number of tasks of applications that have not ended.
+pub(crate) fn tasks() -> usize {
+    TASKS.get()
+}
+
 /// Notes whether the event loop has got work since the turn began.
 pub(crate) fn set_work(has_work: bool) {
     HAS_WORK.set(has_work);

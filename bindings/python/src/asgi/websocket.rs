@@ -1,10 +1,12 @@
 //! A WebSocket that an application handles.
 
+use super::channel::waits;
 use super::convert::{as_bytes, header_fields, is};
-use super::shared::{Futures, Shared};
+use super::shared::{CountedTask, Futures, Shared};
 use highwire::ws::{CloseFrame, Error, Message, WebSocket, WebSocketReceiver, WebSocketSender, WebSocketUpgrade};
 use highwire_engine::Response;
 use highwire_engine::http::{HeaderName, StatusCode};
+use highwire_engine::response::Content;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
@@ -61,7 +63,7 @@ pub(crate) struct Socket {
     outbox_bytes: Cell<usize>,
     receivers: Futures,
     senders: Futures,
-    task: RefCell<Option<Py<PyAny>>>,
+    task: RefCell<Option<(Py<PyAny>, CountedTask)>>,
     /// Wakes the engine's task of the request, and later that of the connection.
     waker: RefCell<Option<Waker>>,
 }
@@ -86,7 +88,7 @@ impl Socket {
     }
 
     pub(crate) fn keep_task(&self, task: Py<PyAny>) {
-        *self.task.borrow_mut() = Some(task);
+        *self.task.borrow_mut() = Some((task, CountedTask::new()));
     }
 
     pub(crate) fn keep(&self, waker: Waker) {
@@ -236,7 +238,7 @@ impl Socket {
         };
         self.push(message);
         if self.outbox_bytes.get() > MOST_WAITING {
-            return self.senders.add(py, &self.shared);
+            return waits(self.senders.add(py, &self.shared)?);
         }
         Ok(self.shared.sent.bind(py).clone())
     }
@@ -312,11 +314,8 @@ impl Socket {
     /// Refuses the handshake with a response of the application (the extension `websocket.http.response`).
     fn deny(&self, message: &Bound<'_, PyDict>, is_start: bool) -> PyResult<()> {
         let words = self.shared.words();
-        let mut handshake = self.handshake.borrow_mut();
+        // Reading the message may run Python, and with it another `send`.
         if is_start {
-            if !matches!(*handshake, Handshake::Open(_)) {
-                return Err(PyRuntimeError::new_err("the handshake was answered before"));
-            }
             let status =
                 message.get_item(&words.status)?.ok_or_else(|| PyValueError::new_err("the message has no 'status'"))?;
             let status = StatusCode::from_u16(status.extract()?).ok().filter(|status| status.as_u16() >= 200);
@@ -324,26 +323,30 @@ impl Socket {
             if let Some(headers) = message.get_item(&words.headers)? {
                 *response.own_headers() = header_fields(&headers)?.0;
             }
+            let mut handshake = self.handshake.borrow_mut();
+            if !matches!(*handshake, Handshake::Open(_)) {
+                return Err(PyRuntimeError::new_err("the handshake was answered before"));
+            }
             self.is_closed.set(true);
             *handshake = Handshake::Denying(Box::new(response));
             return Ok(());
         }
-        let Handshake::Denying(response) = &mut *handshake else {
-            return Err(PyRuntimeError::new_err("'websocket.http.response.body' was sent at the wrong time"));
-        };
         let part = message
             .get_item(&words.body)?
             .map_or_else(|| Ok(Vec::new()), |body| as_bytes(&body).map(<[u8]>::to_vec))?;
-        let before = match response.content() {
-            highwire_engine::response::Content::Bytes(bytes) => bytes.to_vec(),
-            _ => Vec::new(),
+        let more = message.get_item(&words.more_body)?.is_some_and(|more| more.is_truthy().unwrap_or(false));
+        let taken = std::mem::replace(&mut *self.handshake.borrow_mut(), Handshake::Taken);
+        let Handshake::Denying(mut response) = taken else {
+            *self.handshake.borrow_mut() = taken;
+            return Err(PyRuntimeError::new_err("'websocket.http.response.body' was sent at the wrong time"));
         };
-        *response.content_mut() = highwire_engine::response::Content::Bytes([before, part].concat().into());
-        if message.get_item(&words.more_body)?.is_some_and(|more| more.is_truthy().unwrap_or(false)) {
+        if let Content::Bytes(before) = response.content_mut() {
+            *before = [&before[..], &part].concat().into();
+        }
+        if more {
+            *self.handshake.borrow_mut() = Handshake::Denying(response);
             return Ok(());
         }
-        let Handshake::Denying(response) = std::mem::replace(&mut *handshake, Handshake::Taken) else { return Ok(()) };
-        drop(handshake);
         self.answer(*response);
         self.note_close()
     }
