@@ -9,7 +9,7 @@ use highwire_engine::{Config, Engine, Listen, MakeService, Runtime, Server, Shar
 use pyo3::exceptions::{PyKeyError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -113,6 +113,12 @@ fn failed(error: highwire_engine::Error) -> PyErr {
     }
 }
 
+impl Worker {
+    fn borrow_mut(&self) -> PyResult<RefMut<'_, highwire_engine::Worker<Runtime, Asgi>>> {
+        self.worker.try_borrow_mut().map_err(|_| PyRuntimeError::new_err("a turn of the worker runs"))
+    }
+}
+
 #[pymethods]
 impl Worker {
     /// Makes a worker that listens on addresses, such as `"127.0.0.1:8000"`, `"unix:/run/app.sock"` or `"fd:3"`.
@@ -166,8 +172,7 @@ impl Worker {
     /// Runs a turn, which waits for at most `timeout` seconds, or without a limit. Returns the descriptors that are ready, each
     /// with its events. They are no longer watched.
     fn turn<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyList>> {
-        let mut worker =
-            self.worker.try_borrow_mut().map_err(|_| PyRuntimeError::new_err("the loop is waiting already"))?;
+        let mut worker = self.borrow_mut()?;
         for change in self.changes.borrow_mut().drain(..) {
             match change {
                 Change::Watch(descriptor, interest) => worker.watch(descriptor as u64, descriptor, interest),
@@ -195,6 +200,24 @@ impl Worker {
             (token as i32, events)
         });
         PyList::new(py, ready.collect::<Vec<_>>())
+    }
+
+    /// A descriptor that becomes readable when [`turn_ready`](Self::turn_ready) has something to do, for an event loop that waits
+    /// itself.
+    fn descriptor(&self) -> PyResult<i32> {
+        let mut worker = self.borrow_mut()?;
+        worker.descriptor().map_err(failed)
+    }
+
+    /// Does what there is to do, without waiting. Must be called once before the first wait for the descriptor.
+    fn turn_ready(&self, py: Python<'_>) -> PyResult<()> {
+        let mut worker = self.borrow_mut()?;
+        drop_orphans();
+        let stopped = worker.turn_ready().map_err(failed)?;
+        self.has_stopped.set(stopped);
+        drop(worker);
+        crate::log::pass_on(self.log_event.bind(py));
+        Ok(())
     }
 
     /// Watches a descriptor until it is ready once.
@@ -239,7 +262,6 @@ impl Worker {
 
     /// The name of the interface to the kernel.
     fn engine(&self) -> PyResult<&'static str> {
-        let mut worker = self.worker.try_borrow_mut().map_err(|_| PyRuntimeError::new_err("the loop is waiting"))?;
-        Ok(worker.driver().name())
+        Ok(self.borrow_mut()?.driver().name())
     }
 }

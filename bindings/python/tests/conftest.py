@@ -81,16 +81,17 @@ def start(tmp_path):
         server.stop()
 
 
-@pytest.fixture(scope="session", params=["uring", "readiness"])
+@pytest.fixture(scope="session", params=["uring", "readiness", "uvloop"])
 def server(request, tmp_path_factory):
-    """The server of the conformance cases, over each engine."""
+    """The server of the conformance cases, over each engine, and in an event loop that waits itself."""
+    loop, engine = ("uvloop", "auto") if request.param == "uvloop" else ("asyncio", request.param)
     log = tmp_path_factory.mktemp("conformance") / f"{request.param}.log"
-    arguments = ["conformance_app:app", "--port", str(free_port()), "--engine", request.param]
+    arguments = ["conformance_app:app", "--port", str(free_port()), "--engine", engine, "--loop", loop]
     running = Running(arguments, HERE, log)
     try:
         running.wait_for("listening on")
     except AssertionError:
-        if "io_uring" in running.log:
+        if "io_uring" in running.log or "needs the package uvloop" in running.log:
             pytest.skip(f"not run: {running.log}")
         raise
     yield running

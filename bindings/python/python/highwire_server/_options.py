@@ -23,6 +23,7 @@ class Options:
     bind: list[str] = field(default_factory=list)
     workers: int = 1
     threads: int = 1
+    loop: str = "auto"
     engine: str = "auto"
     http: str = "auto"
     lifespan: str = "auto"
@@ -93,6 +94,7 @@ def parser() -> argparse.ArgumentParser:
         help="listen on HOST:PORT, [IPV6]:PORT, unix:PATH or fd:NUMBER; repeatable")
     add("--workers", type=int, metavar="N", help="processes (1, or WEB_CONCURRENCY)")
     add("--threads", type=int, metavar="N", help="threads of each process that call a WSGI application (1)")
+    add("--loop", choices=("auto", "asyncio", "uvloop"), help="the event loop (auto: asyncio, which is faster here)")
     add("--engine", choices=("auto", "uring", "readiness"), help="the interface to the kernel (auto)")
     add("--http", choices=("auto", "1", "2"), help="the versions of HTTP (auto: both)")
     add("--lifespan", choices=("auto", "on", "off"), help="the lifespan protocol of ASGI (auto)")

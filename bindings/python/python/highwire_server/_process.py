@@ -25,6 +25,7 @@ def config_of(options: Options, app) -> Config:
         interface=options.interface,
         bind=options.binds(),
         threads=options.threads,
+        loop=options.loop,
         engine=options.engine,
         http=options.http,
         lifespan=options.lifespan,

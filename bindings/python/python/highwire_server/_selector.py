@@ -1,9 +1,29 @@
-"""A selector for asyncio whose wait is a turn of the server's worker."""
+"""How an event loop and the server's worker wait together."""
 
+import asyncio
 import selectors
 from collections.abc import Mapping
 
 from ._highwire import Worker
+
+
+class WorkerReader:
+    """Lets an event loop that waits itself, such as uvloop, run the worker when its descriptor is readable."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._descriptor: int | None = None
+
+    def attach(self, worker: Worker) -> None:
+        """Runs a worker from now on."""
+        self._descriptor = worker.descriptor()
+        self._loop.add_reader(self._descriptor, worker.turn_ready)
+        self._loop.call_soon(worker.turn_ready)
+
+    def detach(self) -> None:
+        """Runs the worker no longer."""
+        if self._descriptor is not None:
+            self._loop.remove_reader(self._descriptor)
 
 
 class WorkerSelector(selectors.BaseSelector):
