@@ -8,6 +8,7 @@
 mod asgi;
 mod gil;
 mod log;
+mod rsgi;
 mod thread_bound;
 mod vectorcall;
 mod worker;
@@ -19,6 +20,8 @@ use pyo3::prelude::*;
 mod _highwire {
     #[pymodule_export]
     use crate::asgi::channel::{Receive, Send};
+    #[pymodule_export]
+    use crate::rsgi::{ProtocolClosed, ProtocolError};
     #[pymodule_export]
     use crate::worker::Worker;
 }

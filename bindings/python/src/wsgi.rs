@@ -1,6 +1,6 @@
 //! WSGI applications (PEP 3333) that are called in the worker's own thread.
 
-use crate::asgi::convert::{Fields, bytes_of};
+use crate::asgi::convert::{Fields, bytes_of, final_status, text_fields};
 use crate::asgi::scope::is_secure;
 use crate::asgi::shared::Shared;
 use crate::thread_bound::ThreadBound;
@@ -8,14 +8,13 @@ use crate::vectorcall;
 use bytes::Bytes;
 use futures_core::Stream;
 use highwire_engine::body::BodyStream;
-use highwire_engine::http::header::CONTENT_LENGTH;
-use highwire_engine::http::{HeaderName, HeaderValue, StatusCode};
+use highwire_engine::http::StatusCode;
 use highwire_engine::proto::Version;
 use highwire_engine::request::Ready;
 use highwire_engine::response::{Content, Streamed};
 use highwire_engine::{Begin, Peer, Response};
 use percent_encoding::percent_decode;
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyString, PyTuple};
 use std::borrow::Cow;
@@ -279,36 +278,13 @@ impl StartResponse {
             return Err(PyRuntimeError::new_err("start_response was called before"));
         }
         let number = status.get(..3).and_then(|digits| digits.parse::<u16>().ok());
-        let number =
-            number.filter(|number| (200..600).contains(number)).and_then(|number| StatusCode::from_u16(number).ok());
+        let number = number.and_then(|number| final_status(number).ok());
         let number =
             number.ok_or_else(|| PyValueError::new_err(format!("{status:?} is not the status of a response")))?;
-        let (mut fields, mut length) = (Vec::with_capacity(headers.len()), None);
-        for header in headers.iter() {
-            let header = header.cast_into::<PyTuple>()?;
-            let (name, value) = (header.get_item(0)?, header.get_item(1)?);
-            let (name, value) = (text(&name)?, text(&value)?);
-            let wrong =
-                |what: &str, text: &str| PyValueError::new_err(format!("{text:?} is not the {what} of a header field"));
-            let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong("name", &name))?;
-            if parsed == CONTENT_LENGTH {
-                length = value.trim().parse().ok();
-                continue;
-            }
-            let bytes: Option<Vec<u8>> = value.chars().map(|char| u8::try_from(char).ok()).collect();
-            let value =
-                bytes.and_then(|bytes| HeaderValue::from_bytes(&bytes).ok()).ok_or_else(|| wrong("value", &value))?;
-            fields.push((parsed, value));
-        }
+        let (fields, length) = text_fields(headers)?;
         *state.head.borrow_mut() = Some((number, fields, length));
         Ok(Write(ThreadBound::new(state.clone())))
     }
-}
-
-fn text(object: &Bound<'_, PyAny>) -> PyResult<String> {
-    let text =
-        object.cast::<PyString>().map_err(|_| PyTypeError::new_err("names and values of header fields must be str"))?;
-    Ok(text.to_str()?.to_owned())
 }
 
 /// The `write` that `start_response` returns.

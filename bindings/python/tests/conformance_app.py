@@ -124,6 +124,28 @@ async def large(scope, receive, send):
     await respond(send, b"x" * 5_000_000)
 
 
+async def bytes_(scope, receive, send):
+    await respond(send, b"b" * int(scope["path"].rsplit("/", 1)[1]))
+
+
+async def parts_of_size(scope, receive, send):
+    count, size = map(int, scope["path"].split("/")[2:])
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for _ in range(count):
+        await send({"type": "http.response.body", "body": b"p" * size, "more_body": True})
+    await send({"type": "http.response.body"})
+
+
+async def request_length(scope, receive, send):
+    """Tells the length of the body, and whether all events but the last one say that more follows."""
+    sizes, mores = [], []
+    while not mores or mores[-1]:
+        event = await receive()
+        sizes.append(len(event.get("body", b"")))
+        mores.append(event.get("more_body", False))
+    await tell(send, {"bytes": sum(sizes), "last": not mores[-1], "others": all(mores[:-1])})
+
+
 async def slow_start(scope, receive, send):
     await asyncio.sleep(0.05)
     await respond(send, b"slept")
@@ -233,9 +255,10 @@ async def tasks_of_messages(scope, receive, send):
     await asyncio.sleep(0.01)
     pending.cancel()
     cancelled = (await asyncio.gather(pending, return_exceptions=True))[0]
-    left = receive()
+    left, start = receive(), send(START)
     left.close()
-    are_coroutines = asyncio.iscoroutine(left) and asyncio.iscoroutine(send(START))
+    are_coroutines = asyncio.iscoroutine(left) and asyncio.iscoroutine(start)
+    await start
     await asyncio.create_task(send({"type": "http.response.body", "more_body": True}))
     text = f"{body.decode()} {type(cancelled).__name__} {are_coroutines}"
     await asyncio.gather(send({"type": "http.response.body", "body": text.encode()}))
@@ -405,7 +428,7 @@ async def open_connection(scope, receive, send):
     writer.write(b"GET /slow-start HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
     answer = await reader.read()
     writer.close()
-    await respond(send, answer.rpartition(b"\r\n\r\n")[2])
+    await respond(send, b"slept" if b"slept" in answer else answer)
 
 
 async def websocket(scope, receive, send):
@@ -456,7 +479,7 @@ async def websocket(scope, receive, send):
         while True:
             event = await receive()
             if event["type"] == "websocket.disconnect":
-                NOTES.append({"code": event["code"], "reason": event["reason"]})
+                NOTES.append({"code": event["code"], "reason": event.get("reason")})
                 return None
             reply = {key: event[key] for key in ("text", "bytes") if event.get(key) is not None}
             await send({"type": "websocket.send", **reply})

@@ -15,14 +15,26 @@ HERE = Path(__file__).parent
 PATIENCE = 20.0
 
 
+#: The commands of other servers, for a comparison by compare.py.
+OTHERS = {
+    "uvicorn": ["-m", "uvicorn", "--loop", "uvloop", "--http", "httptools", "--ws", "websockets-sansio"],
+    "hypercorn": ["-m", "hypercorn", "--bind"],
+    "granian": ["-m", "granian", "--interface", "asgi", "--workers", "1"],
+}
+
+
 class Running:
     """A server that runs. Its log is what it has written so far."""
 
-    def __init__(self, arguments: list[str], folder: Path, log: Path) -> None:
+    def __init__(self, arguments: list[str], folder: Path, log: Path, name: str = "highwire") -> None:
         self.log_file = log
         with log.open("wb") as output:
             command = [sys.executable, "-m", "highwire_server", "--app-dir", str(folder), *arguments]
-            self.process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+            if name != "highwire":
+                app, port = arguments[0], arguments[arguments.index("--port") + 1]
+                address = [f"127.0.0.1:{port}"] if name == "hypercorn" else ["--port", port]
+                command = [sys.executable, *OTHERS[name], *address, app]
+            self.process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=folder)
         self.port = int(arguments[arguments.index("--port") + 1]) if "--port" in arguments else 0
 
     @property
@@ -79,6 +91,24 @@ def start(tmp_path):
     yield run
     for server in running:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def any_server(tmp_path_factory):
+    """The server that compare.py names, or this one."""
+    name = os.environ.get("CONFORMANCE_SERVER", "highwire")
+    log = tmp_path_factory.mktemp("cases") / f"{name}.log"
+    running = Running(["conformance_app:app", "--port", str(free_port())], HERE, log, name)
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            running.connect().close()
+            break
+        except OSError:
+            assert time.monotonic() < until and running.process.poll() is None, running.log
+            time.sleep(0.05)
+    yield running
+    running.stop()
 
 
 @pytest.fixture(scope="session", params=["uring", "readiness", "uvloop"])

@@ -45,7 +45,7 @@ def test_the_code_of_the_peer_is_told(server, url):
 
 
 def test_a_connection_that_breaks_is_told(server, url):
-    socket = connect(url + "/echo")
+    socket = connect(url + "/echo", legacy=True)
     socket.socket.close()
     assert notes(server)[0]["code"] == 1006
 
@@ -94,7 +94,7 @@ def test_wrong_messages_raise(url):
 
 def test_two_senders_end_when_the_client_goes_away(server, url):
     """granian's event loop once froze there."""
-    socket = connect(url + "/two-senders", max_size=None, compression=None)
+    socket = connect(url + "/two-senders", max_size=None, compression=None, legacy=True)
     time.sleep(0)
     socket.socket.close()
     assert notes(server) == [["OSError", "OSError"]]

@@ -19,3 +19,9 @@ class Worker:
     def tasks(self) -> int: ...
     def requests(self) -> int: ...
     def engine(self) -> str: ...
+
+class ProtocolError(RuntimeError):
+    """An application of RSGI uses the protocol wrongly."""
+
+class ProtocolClosed(RuntimeError):
+    """The client of an application of RSGI has left."""

@@ -1,9 +1,37 @@
 """Finds the application that a command line names."""
 
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable
+
+
+INTERFACES = ("asgi", "wsgi", "rsgi")
+
+
+def interface_of(app: Callable, interface: str = "auto") -> str:
+    """Returns the interface of an application: `"asgi"`, `"wsgi"` or `"rsgi"`. With `"auto"`, looks at how it can be called.
+
+    An application of ASGI takes three parameters. Those of WSGI and RSGI take two; RSGI's is a coroutine function, or has
+    `__rsgi__`.
+    """
+    if interface != "auto":
+        if interface not in INTERFACES:
+            raise ValueError(f"interface must be 'auto', {', '.join(map(repr, INTERFACES))}, not {interface!r}")
+        return interface
+    if hasattr(app, "__rsgi__"):
+        return "rsgi"
+    called = app if inspect.isroutine(app) or inspect.isclass(app) else getattr(app, "__call__")  # noqa: B004
+    try:
+        parameters = inspect.signature(called).parameters.values()
+    except (TypeError, ValueError):
+        return "asgi"
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in positional if p.default is p.empty]
+    if len(positional) != 2 or len(required) > 2:
+        return "asgi"
+    return "rsgi" if inspect.iscoroutinefunction(called) else "wsgi"
 
 
 class ApplicationNotFound(Exception):
@@ -35,6 +63,6 @@ def import_application(target: str, app_dir: str | None = None, factory: bool = 
             raise ApplicationNotFound(f"the module {module_name!r} has no attribute {attribute!r}") from None
     if factory:
         found = found()
-    if not callable(found):
+    if not callable(found) and not hasattr(found, "__rsgi__"):
         raise ApplicationNotFound(f"{target!r} is of type {type(found).__name__}, which cannot be called")
     return found

@@ -92,3 +92,34 @@ class Lifespan:
             raise LifespanFailed(f"the application's {what} has raised an exception") from error
         if what == "startup" and self._mode == "on":
             raise LifespanFailed("the application has returned from its lifespan before its start")
+
+
+class RsgiLifespan:
+    """Runs the start and the end of an application of RSGI: its `__rsgi_init__` and `__rsgi_del__`, if it has them."""
+
+    state = None
+
+    def __init__(self, app: Callable) -> None:
+        self._app = app
+
+    async def startup(self) -> None:
+        """Starts the application. Raises LifespanFailed if that raises."""
+        try:
+            self._call("__rsgi_init__")
+        except Exception as error:
+            raise LifespanFailed("the application's __rsgi_init__ has raised an exception") from error
+
+    async def shutdown(self, timeout: float | None = None) -> None:
+        """Ends the application. An exception is logged."""
+        try:
+            self._call("__rsgi_del__")
+        except Exception:
+            logger.exception("the application's __rsgi_del__ has raised an exception")
+
+    def cancel(self) -> None:
+        """Does nothing, because nothing waits."""
+
+    def _call(self, name: str) -> None:
+        method = getattr(self._app, name, None)
+        if method is not None:
+            method(asyncio.get_running_loop())

@@ -80,12 +80,12 @@ def parser() -> argparse.ArgumentParser:
     """Returns the parser of the command line."""
     parser = Parser(
         prog="highwire-server",
-        description="Serves an ASGI or WSGI application over HTTP/1, HTTP/2 and WebSocket.",
+        description="Serves an ASGI, WSGI or RSGI application over HTTP/1, HTTP/2 and WebSocket.",
         epilog="Each option can be given by an environment variable, too: --log-level by HIGHWIRE_LOG_LEVEL.",
     )
     add = parser.add_argument
     add("app", metavar="MODULE:ATTRIBUTE", help="the application; the attribute is `app` by default")
-    add("--interface", choices=("auto", "asgi", "wsgi"), help="how the application is called (auto)")
+    add("--interface", choices=("auto", "asgi", "wsgi", "rsgi"), help="how the application is called (auto)")
     add("--host", help="the address to listen on (127.0.0.1)")
     add("--port", type=int, help="the port to listen on (8000)")
     add("--uds", metavar="PATH", help="listen on a unix socket")

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ._highwire import Worker
-from ._lifespan import Lifespan
+from ._importing import interface_of
+from ._lifespan import Lifespan, RsgiLifespan
 from ._selector import WorkerReader, WorkerSelector
-from ._wsgi import Wsgi, base_environ, is_wsgi
+from ._wsgi import Wsgi, base_environ
 
 logger = logging.getLogger("highwire.error")
 access_logger = logging.getLogger("highwire.access")
@@ -48,7 +49,7 @@ class Config:
     """The settings of a server.
 
     app: the application.
-    interface: `"asgi"`, `"wsgi"` or `"auto"`, which looks at how the application can be called.
+    interface: `"asgi"`, `"wsgi"`, `"rsgi"` or `"auto"`, which looks at how the application can be called.
     bind: the addresses: `HOST:PORT`, `[IPV6]:PORT`, `unix:PATH` or `fd:NUMBER`.
     lifespan: `"auto"`, `"on"` or `"off"`; `"auto"` goes on without the lifespan if the application does not know it.
     root_path: the path at which a proxy has mounted the application.
@@ -116,6 +117,7 @@ class Server:
         self._stop: asyncio.Event | None = None
         self._signals = 0
         self._wsgi: dict | None = None
+        self._is_rsgi = False
         self._on_start: Callable | None = None
         self._on_limit: Callable | None = None
 
@@ -126,7 +128,7 @@ class Server:
         on_limit: called once when `limit_requests` is reached.
         """
         self._on_start, self._on_limit = on_start, on_limit
-        if self.config.threads == 1 and is_wsgi(self.config.app, self.config.interface):
+        if self.config.threads == 1 and interface_of(self.config.app, self.config.interface) == "wsgi":
             return self._run_wsgi()
         if self.config.loop == "uvloop":
             try:
@@ -175,16 +177,19 @@ class Server:
     async def _serve(self, wait: WorkerReader | WorkerSelector, has_signals: bool) -> None:
         loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        app = self.config.app
-        if is_wsgi(app, self.config.interface):
+        app, interface = self.config.app, interface_of(self.config.app, self.config.interface)
+        if interface == "wsgi":
             app = Wsgi(app, self.config.threads)
-        lifespan = Lifespan(app, self.config.lifespan)
+        lifespan = RsgiLifespan(app) if interface == "rsgi" else Lifespan(app, self.config.lifespan)
         with contextlib.ExitStack() as stack:
             for number in STOP_SIGNALS if has_signals else ():
                 loop.add_signal_handler(number, self.stop)
                 stack.callback(loop.remove_signal_handler, number)
             if not await self._start_up(lifespan):
                 return
+            self._is_rsgi = interface == "rsgi"
+            if self._is_rsgi:
+                app = getattr(app, "__rsgi__", app)
             self._worker = self._make_worker(loop, app, lifespan.state)
             wait.attach(self._worker)
             logger.info("listening on %s", ", ".join(self.addresses))
@@ -207,7 +212,7 @@ class Server:
             if cancelled is not None:
                 raise cancelled
 
-    async def _start_up(self, lifespan: Lifespan) -> bool:
+    async def _start_up(self, lifespan: Lifespan | RsgiLifespan) -> bool:
         """Starts the application. Returns false if a signal to stop has come meanwhile."""
         assert self._stop is not None
         starting, stopped = asyncio.create_task(lifespan.startup()), asyncio.create_task(self._stop.wait())
@@ -262,6 +267,7 @@ class Server:
         options = {name: getattr(self.config, name) for name in NATIVE}
         options |= {"application": app, "loop": loop, "log": log_exception, "log_event": log_event, "state": state}
         options["wsgi"] = self._wsgi
+        options["rsgi"] = self._is_rsgi
         options["server"] = server_of(self.config.bind[0])
         worker = Worker(self.config.bind, options)
         self.addresses = worker.addresses

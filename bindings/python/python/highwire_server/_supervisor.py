@@ -44,6 +44,8 @@ class Process:
     #: The process takes the place of this one as soon as it serves.
     replaces: "Process | None" = None
     is_stopping: bool = False
+    #: A signal to replace all processes has come while this one was starting.
+    is_stale: bool = False
     kill_at: float | None = None
     buffer: bytes = b""
 
@@ -164,6 +166,9 @@ class Supervisor:
                 if process.replaces is not None:
                     self._stop(process.replaces)
                     process.replaces = None
+                if process.is_stale and not self._is_stopping:
+                    process.is_stale = False
+                    self._replace(process)
             elif line == b"replace" and not self._is_stopping and not process.is_stopping:
                 self._replace(process)
 
@@ -197,10 +202,9 @@ class Supervisor:
             if process.replaces is None:
                 self._replace(process)
             else:
-                # It has begun with the application as it was before.
-                replaced, process.replaces = process.replaces, None
-                self._stop(process)
-                self._replace(replaced)
+                # It may have begun with the application as it was before. It is replaced once it serves, so that processes
+                # follow one another even if the application changes all the time.
+                process.is_stale = True
 
     def _replace(self, process: Process) -> None:
         """Starts a process that takes the place of another one, unless there is one already."""
@@ -221,6 +225,8 @@ class Supervisor:
             if process.replaces is not None:
                 # The process that it should have replaced goes on.
                 logger.error("process %d, a replacement, has ended with the status %d", pid, status)
+                if process.is_stale and process.replaces in self._processes:
+                    self._replace(process.replaces)
                 continue
             successor = next((other for other in self._processes if other.replaces is process), None)
             if successor is not None:

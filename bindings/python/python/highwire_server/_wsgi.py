@@ -1,7 +1,6 @@
 """WSGI applications (PEP 3333) in a pool of threads. With one thread, the native module calls them itself."""
 
 import asyncio
-import inspect
 import io
 import queue
 import sys
@@ -14,24 +13,6 @@ WAITING_PER_THREAD = 16
 
 #: The parts of a response that may wait for the client.
 PARTS_WAITING = 8
-
-
-def is_wsgi(app: Callable, interface: str) -> bool:
-    """Returns true if an application is one of WSGI. With the interface `"auto"`, looks at its parameters."""
-    if interface != "auto":
-        if interface not in ("asgi", "wsgi"):
-            raise ValueError(f"interface must be 'auto', 'asgi' or 'wsgi', not {interface!r}")
-        return interface == "wsgi"
-    called = app if inspect.isroutine(app) or inspect.isclass(app) else getattr(app, "__call__")  # noqa: B004
-    if inspect.iscoroutinefunction(called):
-        return False
-    try:
-        parameters = inspect.signature(called).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    required = [p for p in positional if p.default is p.empty]
-    return len(required) <= 2 and len(positional) == 2
 
 
 class FileWrapper:

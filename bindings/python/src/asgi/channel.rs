@@ -45,7 +45,7 @@ impl Receive {
             Target::WebSocket(socket) => socket.receive(py)?,
         };
         match received {
-            Ok(event) => Ok(Bound::new(py, Now(Some(event.into_any().unbind())))?.into_any()),
+            Ok(event) => now(event),
             Err(future) => waits(future),
         }
     }
@@ -84,9 +84,15 @@ pub(crate) struct Waits {
     iterator: Option<Py<PyAny>>,
 }
 
-pub(super) fn waits(future: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+pub(crate) fn waits(future: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     let py = future.py();
     Ok(Bound::new(py, Waits { future: future.unbind(), iterator: None })?.into_any())
+}
+
+/// Returns an awaitable whose result is known.
+pub(crate) fn now(result: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    let py = result.py();
+    Ok(Bound::new(py, Now(Some(result.unbind())))?.into_any())
 }
 
 impl Waits {

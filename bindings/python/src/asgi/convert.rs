@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use highwire_engine::http::header::CONTENT_LENGTH;
-use highwire_engine::http::{HeaderName, HeaderValue};
+use highwire_engine::http::{HeaderName, HeaderValue, StatusCode};
 use highwire_engine::io::file::{File, Files, Folder, Open};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -29,24 +29,59 @@ pub(super) fn is(text: &Bound<'_, PyAny>, word: &Py<PyString>) -> bool {
     text.as_ptr() == word.as_ptr() || text.eq(word).unwrap_or(false)
 }
 
+/// Returns a status that ends a request.
+pub(crate) fn final_status(number: u16) -> PyResult<StatusCode> {
+    let status = StatusCode::from_u16(number).ok().filter(|_| (200..600).contains(&number));
+    status.ok_or_else(|| PyValueError::new_err(format!("{number} is not the status of a final response")))
+}
+
+/// Adds a field. The value of `Content-Length` becomes `length`.
+fn push_field((fields, length): &mut (Fields, Option<u64>), name: &[u8], value: &[u8]) -> PyResult<()> {
+    let wrong = |what: &str, bytes: &[u8]| {
+        PyValueError::new_err(format!("{:?} is not the {what} of a header field", String::from_utf8_lossy(bytes)))
+    };
+    let parsed = HeaderName::from_bytes(name).map_err(|_| wrong("name", name))?;
+    if parsed == CONTENT_LENGTH {
+        *length = std::str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok());
+        return Ok(());
+    }
+    fields.push((parsed, HeaderValue::from_bytes(value).map_err(|_| wrong("value", value))?));
+    Ok(())
+}
+
 /// Reads the header fields of a message. Returns the value of `Content-Length` apart.
 pub(super) fn header_fields(headers: &Bound<'_, PyAny>) -> PyResult<(Fields, Option<u64>)> {
-    let (mut fields, mut length) = (Vec::new(), None);
+    let mut found = (Vec::new(), None);
     for header in headers.try_iter()? {
         let header = header?;
         let (name, value) = (header.get_item(0)?, header.get_item(1)?);
-        let (name, value) = (as_bytes(&name)?, as_bytes(&value)?);
-        let wrong = |what: &str, bytes: &[u8]| {
-            PyValueError::new_err(format!("{:?} is not the {what} of a header field", String::from_utf8_lossy(bytes)))
-        };
-        let parsed = HeaderName::from_bytes(name).map_err(|_| wrong("name", name))?;
-        if parsed == CONTENT_LENGTH {
-            length = std::str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok());
+        push_field(&mut found, as_bytes(&name)?, as_bytes(&value)?)?;
+    }
+    Ok(found)
+}
+
+/// Reads header fields whose names and values are text of Latin-1, as those of WSGI and RSGI.
+pub(crate) fn text_fields(headers: &Bound<'_, PyAny>) -> PyResult<(Fields, Option<u64>)> {
+    let mut found = (Vec::new(), None);
+    for header in headers.try_iter()? {
+        let header = header?;
+        let (name, value) = (header.get_item(0)?, header.get_item(1)?);
+        let (name, value) = (as_text(&name)?, as_text(&value)?);
+        if value.is_ascii() {
+            push_field(&mut found, name.as_bytes(), value.as_bytes())?;
             continue;
         }
-        fields.push((parsed, HeaderValue::from_bytes(value).map_err(|_| wrong("value", value))?));
+        let latin1: Option<Vec<u8>> = value.chars().map(|char| u8::try_from(char).ok()).collect();
+        let latin1 =
+            latin1.ok_or_else(|| PyValueError::new_err(format!("{value:?} has characters that are not of Latin-1")))?;
+        push_field(&mut found, name.as_bytes(), &latin1)?;
     }
-    Ok((fields, length))
+    Ok(found)
+}
+
+fn as_text<'t>(object: &'t Bound<'_, PyAny>) -> PyResult<&'t str> {
+    let text = object.cast::<PyString>();
+    text.map_err(|_| PyTypeError::new_err("names and values of header fields must be str"))?.to_str()
 }
 
 pub(super) fn as_bytes<'b>(object: &'b Bound<'_, PyAny>) -> PyResult<&'b [u8]> {

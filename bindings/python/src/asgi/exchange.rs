@@ -1,9 +1,10 @@
 //! The state of a request that an application handles: what it receives, and what it has sent.
 
 use super::channel::waits;
-use super::convert::{Fields, bytes_of, header_fields, is, open};
+use super::convert::{Fields, bytes_of, final_status, header_fields, is, open};
 use super::shared::{CountedTask, Futures, Shared};
 use super::words::Words;
+use crate::rsgi::{ProtocolClosed, end_of_body};
 use bytes::Bytes;
 use futures_core::Stream;
 use highwire_engine::body::BodyStream;
@@ -18,10 +19,13 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 /// The number of bytes that wait for the client at which `send` begins to wait.
 const MOST_WAITING: usize = 64 * 1024;
+
+/// The most bytes of a body that is read whole.
+const MOST_WHOLE: usize = 1 << 30;
 
 /// What the application has sent.
 enum Answer {
@@ -58,12 +62,12 @@ impl Answer {
     }
 }
 
-struct Begun {
-    status: StatusCode,
-    fields: Fields,
-    length: Option<u64>,
+pub(crate) struct Begun {
+    pub(crate) status: StatusCode,
+    pub(crate) fields: Fields,
+    pub(crate) length: Option<u64>,
     /// True if trailer fields follow the body.
-    has_trailers: bool,
+    pub(crate) has_trailers: bool,
 }
 
 #[derive(Default)]
@@ -89,6 +93,8 @@ pub(crate) struct Exchange {
     shared: Rc<Shared>,
     /// True if the method is HEAD.
     is_head: bool,
+    /// True if the application is one of RSGI, which reads the parts of a body as bytes, not as events.
+    is_rsgi: bool,
     answer: RefCell<Answer>,
     /// The rest of the request's body, until its last part is received.
     body: RefCell<Option<Body>>,
@@ -102,6 +108,8 @@ pub(crate) struct Exchange {
     awaits_disconnect: Cell<bool>,
     /// The futures that `receive` has returned and that are pending.
     receivers: Futures,
+    /// The futures of RSGI that wait only for the disconnect.
+    watchers: Futures,
     /// The futures that `send` has returned and that are pending.
     senders: Futures,
     /// The task of the application, which the event loop only refers to weakly.
@@ -112,10 +120,12 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    pub(crate) fn new(shared: Rc<Shared>, is_head: bool, body: Option<Body>) -> Rc<Exchange> {
+    pub(crate) fn new(shared: Rc<Shared>, is_head: bool, is_rsgi: bool, body: Option<Body>) -> Rc<Exchange> {
         Rc::new(Exchange {
             shared,
             is_head,
+            is_rsgi,
+            watchers: Futures::default(),
             answer: RefCell::new(Answer::Nothing),
             body: RefCell::new(body),
             next: RefCell::default(),
@@ -185,13 +195,14 @@ impl Exchange {
     pub(crate) fn finished(self: &Rc<Self>, py: Python<'_>, error: Option<Bound<'_, PyAny>>) {
         self.task.borrow_mut().take();
         let is_over = self.answer.borrow().is_complete();
+        let is_ended = self.is_rsgi && error.is_none() && matches!(&*self.answer.borrow(), Answer::Streaming(_));
         let text = match &error {
-            Some(_) => Some("an ASGI application raised an exception"),
-            None if is_over || self.has_left.get() => None,
+            Some(_) => Some("the application raised an exception"),
+            None if is_over || is_ended || self.has_left.get() => None,
             None if matches!(&*self.answer.borrow(), Answer::Nothing) => {
-                Some("an ASGI application returned without a response")
+                Some("the application returned without a response")
             }
-            None => Some("an ASGI application returned before its response was complete"),
+            None => Some("the application returned before its response was complete"),
         };
         if let Some(text) = text
             && !self.has_left.get()
@@ -207,8 +218,9 @@ impl Exchange {
                 let text = "Internal Server Error";
                 *answer = Answer::Ready(Box::new(Response::error(StatusCode::INTERNAL_SERVER_ERROR, text)));
             }
+            // The application of RSGI has no other way to end its response.
             Answer::Streaming(parts) => {
-                parts.end = Some(Err(()));
+                parts.end = Some(if is_ended { Ok(()) } else { Err(()) });
                 let waker = parts.waker.take();
                 drop(answer);
                 waker.into_iter().for_each(Waker::wake);
@@ -226,11 +238,13 @@ impl Exchange {
     pub(crate) fn receive<'py>(
         self: &Rc<Self>,
         py: Python<'py>,
-    ) -> PyResult<Result<Bound<'py, PyDict>, Bound<'py, PyAny>>> {
+    ) -> PyResult<Result<Bound<'py, PyAny>, Bound<'py, PyAny>>> {
         if !self.has_body.get() && !self.has_left.get() {
             if let Some(event) = self.read(py)? {
                 return Ok(Ok(event));
             }
+        } else if self.is_rsgi && !self.has_left.get() {
+            return Err(end_of_body());
         } else if self.has_left.get() || self.answer.borrow().is_complete() {
             return Ok(Ok(self.disconnect_event(py)?));
         }
@@ -239,7 +253,7 @@ impl Exchange {
     }
 
     /// Returns the next part of the body, if it has come.
-    fn read<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    fn read<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let mut body = self.body.borrow_mut();
         let Some(reader) = body.as_mut() else {
             self.has_body.set(true);
@@ -339,6 +353,7 @@ impl Exchange {
     fn disconnected(&self, py: Python<'_>) {
         self.has_left.set(true);
         self.receivers.resolve_all(py, &self.shared, || self.disconnect_event(py).map(Some));
+        self.watchers.resolve_all(py, &self.shared, || Ok(None));
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
@@ -351,19 +366,80 @@ impl Exchange {
         self.senders.resolve_all(py, &self.shared, || Ok(None));
     }
 
-    fn request_event<'py>(&self, py: Python<'py>, body: &[u8], more: bool) -> PyResult<Bound<'py, PyDict>> {
+    fn request_event<'py>(&self, py: Python<'py>, body: &[u8], more: bool) -> PyResult<Bound<'py, PyAny>> {
+        if self.is_rsgi {
+            if body.is_empty() && !more {
+                return Err(end_of_body());
+            }
+            return Ok(PyBytes::new(py, body).into_any());
+        }
         let words = self.shared.words();
         let event = PyDict::new(py);
         event.set_item(&words.kind, &words.request)?;
         event.set_item(&words.body, PyBytes::new(py, body))?;
         event.set_item(&words.more_body, more)?;
-        Ok(event)
+        Ok(event.into_any())
     }
 
-    fn disconnect_event<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn disconnect_event<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if self.is_rsgi {
+            return Err(ProtocolClosed::new_err("the client has left"));
+        }
         let event = PyDict::new(py);
         event.set_item(&self.shared.words().kind, &self.shared.words().disconnect)?;
-        Ok(event)
+        Ok(event.into_any())
+    }
+
+    /// Returns a future that has a result when the client has left, or has its response.
+    pub(crate) fn disconnected_future<'py>(self: &Rc<Self>, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let future = self.watchers.add(py, &self.shared)?;
+        if self.has_left.get() || self.answer.borrow().is_complete() {
+            self.watchers.resolve_all(py, &self.shared, || Ok(None));
+        } else if !self.awaits_disconnect.get() {
+            self.watch_disconnect();
+        }
+        Ok(future)
+    }
+
+    /// Returns true if the client has left.
+    pub(crate) fn has_left(&self) -> bool {
+        self.has_left.get()
+    }
+
+    /// Returns true if the response has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        !matches!(*self.answer.borrow(), Answer::Nothing)
+    }
+
+    /// Returns the whole body of the request, or a future of it.
+    pub(crate) fn read_all<'py>(
+        self: &Rc<Self>,
+        py: Python<'py>,
+    ) -> PyResult<Result<Bound<'py, PyAny>, Bound<'py, PyAny>>> {
+        let Some(mut body) = self.body.borrow_mut().take() else {
+            self.has_body.set(true);
+            return Ok(Ok(PyBytes::new(py, b"").into_any()));
+        };
+        self.has_body.set(true);
+        let mut parts: Vec<u8> = self.next.borrow_mut().take().map_or_else(Vec::new, Into::into);
+        let as_result = |py: Python<'_>, parts: &[u8], error: Option<&'static str>| match error {
+            None => Ok(PyBytes::new(py, parts).into_any().unbind()),
+            Some(text) => Err(ProtocolClosed::new_err(text)),
+        };
+        if let Poll::Ready(error) = gather(&mut body, &mut parts, &mut Context::from_waker(Waker::noop())) {
+            return as_result(py, &parts, error).map(|bytes| Ok(bytes.into_bound(py)));
+        }
+        let futures = Futures::default();
+        let future = futures.add(py, &self.shared)?;
+        let exchange = self.clone();
+        self.spawn(async move {
+            let error = poll_fn(|cx| gather(&mut body, &mut parts, cx)).await;
+            Python::attach(|py| {
+                let result = as_result(py, &parts, error).map(|bytes| Some(bytes.into_bound(py)));
+                futures.resolve(py, &exchange.shared, result);
+            });
+        });
+        Ok(Err(future))
     }
 
     /// Implements `send`: takes a message, and returns what the application awaits.
@@ -386,19 +462,29 @@ impl Exchange {
             return Err(PyValueError::new_err(format!("{} is not a message of an HTTP response", kind.repr()?)));
         }
         // Reading the message may run Python, and with it another `send`.
-        let begun = begun(message, words)?;
+        self.start(begun(message, words)?)?;
+        Ok(self.shared.sent.bind(py).clone())
+    }
+
+    /// Begins the response.
+    pub(crate) fn start(&self, begun: Begun) -> PyResult<()> {
         let mut answer = self.answer.borrow_mut();
         if !matches!(*answer, Answer::Nothing) {
             return Err(PyRuntimeError::new_err("'http.response.start' was sent before"));
         }
         *answer = Answer::Begun(Box::new(begun));
-        Ok(self.shared.sent.bind(py).clone())
+        Ok(())
     }
 
     fn send_body<'py>(self: &Rc<Self>, message: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
         let (py, words) = (message.py(), self.shared.words());
         let bytes = message.get_item(&words.body)?.map_or_else(|| Ok(Bytes::new()), |body| bytes_of(&body))?;
         let more = message.get_item(&words.more_body)?.is_some_and(|more| more.is_truthy().unwrap_or(false));
+        self.push(py, bytes, more)
+    }
+
+    /// Sends a part of the body. Returns what the application awaits.
+    pub(crate) fn push<'py>(self: &Rc<Self>, py: Python<'py>, bytes: Bytes, more: bool) -> PyResult<Bound<'py, PyAny>> {
         let mut answer = self.answer.borrow_mut();
         match &mut *answer {
             Answer::Nothing => {
@@ -489,28 +575,55 @@ impl Exchange {
         let (py, words) = (message.py(), self.shared.words());
         let path = message.get_item(&words.path)?.ok_or_else(|| PyValueError::new_err("the message has no 'path'"))?;
         let path: std::path::PathBuf = path.extract()?;
-        let file = open(&path).map_err(|error| {
+        self.send_file(py, &path, None)?;
+        Ok(self.shared.sent.bind(py).clone())
+    }
+
+    /// Sends a file, or a part of it, as the body.
+    pub(crate) fn send_file(
+        self: &Rc<Self>,
+        py: Python<'_>,
+        path: &std::path::Path,
+        range: Option<std::ops::Range<u64>>,
+    ) -> PyResult<()> {
+        let (file, length) = open(path).map_err(|error| {
             let error = PyErr::from(error);
-            let _ = error.value(py).setattr("filename", path.clone());
+            let _ = error.value(py).setattr("filename", path);
             error
         })?;
+        let range = range.map_or(0..length, |range| range.start.min(length)..range.end.min(length));
         let mut answer = self.answer.borrow_mut();
         let Some(begun) = answer.take_begun() else {
             return Err(PyRuntimeError::new_err("'http.response.pathsend' must follow 'http.response.start'"));
         };
-        let mut response = Response::file_part(file.0, 0..file.1);
+        let mut response = Response::file_part(file, range);
         begun.fill(&mut response);
         *answer = Answer::Ready(Box::new(response));
         drop(answer);
         self.wake();
         self.answered(py);
-        Ok(self.shared.sent.bind(py).clone())
+        Ok(())
     }
 
     /// Tells pending receivers that the response is complete.
     fn answered(&self, py: Python<'_>) {
-        if self.has_body.get() {
+        self.watchers.resolve_all(py, &self.shared, || Ok(None));
+        if self.has_body.get() && !self.is_rsgi {
             self.receivers.resolve_all(py, &self.shared, || self.disconnect_event(py).map(Some));
+        }
+    }
+}
+
+/// Appends what comes of a body. Returns an error, if there is one, when it has ended.
+fn gather(body: &mut Body, parts: &mut Vec<u8>, cx: &mut Context<'_>) -> Poll<Option<&'static str>> {
+    loop {
+        match ready!(Pin::new(&mut *body).poll_next(cx)) {
+            None => return Poll::Ready(None),
+            Some(Err(_)) => return Poll::Ready(Some("the client has left")),
+            Some(Ok(part)) => parts.extend_from_slice(&part),
+        }
+        if parts.len() > MOST_WHOLE {
+            return Poll::Ready(Some("the body is longer than 1 GiB; read it in parts"));
         }
     }
 }
@@ -530,10 +643,7 @@ impl Begun {
 fn begun(message: &Bound<'_, PyDict>, words: &Words) -> PyResult<Begun> {
     let status =
         message.get_item(&words.status)?.ok_or_else(|| PyValueError::new_err("the message has no 'status'"))?;
-    let number: u16 = status.extract()?;
-    let status = StatusCode::from_u16(number).ok().filter(|_| (200..600).contains(&number));
-    let status =
-        status.ok_or_else(|| PyValueError::new_err(format!("{number} is not the status of a final response")))?;
+    let status = final_status(status.extract()?)?;
     let (fields, length) = match message.get_item(&words.headers)? {
         Some(headers) => header_fields(&headers)?,
         None => (Vec::new(), None),

@@ -2,9 +2,9 @@
 
 pub(crate) mod channel;
 pub(crate) mod convert;
-mod exchange;
+pub(crate) mod exchange;
 pub(crate) mod scope;
 pub(crate) mod service;
 pub(crate) mod shared;
-mod websocket;
+pub(crate) mod websocket;
 pub(crate) mod words;

@@ -60,6 +60,10 @@ impl Scopes {
         })
     }
 
+    pub(crate) fn server(&self, py: Python<'_>) -> Py<PyAny> {
+        self.server.clone_ref(py)
+    }
+
     pub(crate) fn words(&self) -> &Words {
         &self.words
     }

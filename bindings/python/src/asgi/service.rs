@@ -6,6 +6,7 @@ use super::scope::Scopes;
 use super::shared::Shared;
 use super::websocket::Socket;
 use crate::gil::Released;
+use crate::rsgi::{HttpProtocol, Scope, WebSocketProtocol};
 use crate::thread_bound::ThreadBound;
 use crate::vectorcall;
 use crate::wsgi::Wsgi;
@@ -38,6 +39,8 @@ pub(crate) struct Asgi {
     deflates: bool,
     /// The most bytes of a received message of a WebSocket.
     most_message_bytes: u64,
+    /// True if the application is one of RSGI.
+    is_rsgi: bool,
     /// Set if the application is one of WSGI, which is called in this thread.
     wsgi: Option<Wsgi>,
     /// The most bytes of a body that a WSGI application gets.
@@ -114,6 +117,7 @@ impl Asgi {
             free: Vec::new(),
             released: Released::default(),
             deflates: option(options, "ws_deflate")?.unwrap_or(true),
+            is_rsgi: option(options, "rsgi")?.unwrap_or(false),
             wsgi: match options.get_item("wsgi")?.filter(|base| !base.is_none()) {
                 Some(base) => Some(Wsgi::new(py, base.cast()?)?),
                 None => None,
@@ -124,14 +128,28 @@ impl Asgi {
     }
 
     /// Calls the application. Its task runs until it first has to wait.
-    fn call(&self, scope: &Bound<'_, PyDict>, target: &Target) -> PyResult<()> {
+    fn call(&self, scope: &Bound<'_, PyAny>, target: &Target) -> PyResult<()> {
         let py = scope.py();
-        // The task may give the event loop work, and a request may begin before the turn waits.
-        super::shared::set_work(true);
+        if self.is_rsgi {
+            let protocol = match target {
+                Target::Http(exchange) => Bound::new(py, HttpProtocol(ThreadBound::new(exchange.clone())))?.into_any(),
+                Target::WebSocket(socket) => {
+                    Bound::new(py, WebSocketProtocol(ThreadBound::new(socket.clone())))?.into_any()
+                }
+            };
+            return self.begin_task(&[scope, &protocol], target);
+        }
         let receive = Bound::new(py, Receive(ThreadBound::new(target.clone())))?;
         let send = Bound::new(py, Send(ThreadBound::new(target.clone())))?;
+        self.begin_task(&[scope, receive.as_any(), send.as_any()], target)
+    }
+
+    fn begin_task(&self, arguments: &[&Bound<'_, PyAny>], target: &Target) -> PyResult<()> {
+        let py = arguments[0].py();
+        // The task may give the event loop work, and a request may begin before the turn waits.
+        super::shared::set_work(true);
         let application = self.application.bind(py);
-        let begun = vectorcall::call(application, &[scope.as_any(), receive.as_any(), send.as_any()], None)
+        let begun = vectorcall::call(application, arguments, None)
             .and_then(|coroutine| self.tasks.begin(&coroutine, &self.shared.event_loop));
         match begun {
             Ok(task) => {
@@ -155,9 +173,13 @@ impl Asgi {
             _ => None,
         };
         let is_head = request.head.method_span.of(request.window) == b"HEAD";
-        let exchange = Exchange::new(self.shared.clone(), is_head, body);
+        let exchange = Exchange::new(self.shared.clone(), is_head, self.is_rsgi, body);
         Python::attach(|py| {
-            let scope = self.shared.scopes.http(py, request)?;
+            let scope = if self.is_rsgi {
+                Bound::new(py, Scope::new(py, request, &self.shared.scopes, false))?.into_any()
+            } else {
+                self.shared.scopes.http(py, request)?.into_any()
+            };
             self.call(&scope, &Target::Http(exchange.clone()))
         })?;
         if let Some(response) = exchange.take_response() {
@@ -180,9 +202,13 @@ impl Asgi {
     ) -> PyResult<Outcome> {
         let protocols = upgrade.proposed_protocols().to_vec();
         let upgrade = if self.deflates { upgrade.deflate(Deflate::new()) } else { upgrade };
-        let socket = Socket::new(self.shared.clone(), upgrade.max_message_size(self.most_message_bytes));
+        let socket = Socket::new(self.shared.clone(), self.is_rsgi, upgrade.max_message_size(self.most_message_bytes));
         Python::attach(|py| {
-            let scope = self.shared.scopes.websocket(py, request, &protocols)?;
+            let scope = if self.is_rsgi {
+                Bound::new(py, Scope::new(py, request, &self.shared.scopes, true))?.into_any()
+            } else {
+                self.shared.scopes.websocket(py, request, &protocols)?.into_any()
+            };
             self.call(&scope, &Target::WebSocket(socket.clone()))
         })?;
         if let Some(response) = socket.take_response() {

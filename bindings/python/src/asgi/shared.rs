@@ -4,7 +4,6 @@ use super::scope::Scopes;
 use super::words::Words;
 use highwire_engine::context::Spawner;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use std::cell::{Cell, RefCell};
 
 thread_local! {
@@ -76,7 +75,7 @@ impl Futures {
     }
 
     /// Gives the first future a result, if it is not cancelled.
-    pub(crate) fn resolve(&self, py: Python<'_>, shared: &Shared, result: PyResult<Option<Bound<'_, PyDict>>>) {
+    pub(crate) fn resolve(&self, py: Python<'_>, shared: &Shared, result: PyResult<Option<Bound<'_, PyAny>>>) {
         loop {
             let future = {
                 let mut futures = self.0.borrow_mut();
@@ -90,9 +89,11 @@ impl Futures {
                 if future.call_method0(py, &words.done)?.is_truthy(py)? {
                     return Ok(false);
                 }
-                let result = result.as_ref().map_err(|error| error.clone_ref(py))?;
                 set_work(true);
-                future.call_method1(py, &words.set_result, (result.as_ref(),))?;
+                match &result {
+                    Ok(result) => future.call_method1(py, &words.set_result, (result.as_ref(),))?,
+                    Err(error) => future.call_method1(py, &words.set_exception, (error.clone_ref(py),))?,
+                };
                 Ok(true)
             };
             match set() {
@@ -111,7 +112,7 @@ impl Futures {
         &self,
         py: Python<'py>,
         shared: &Shared,
-        make: impl Fn() -> PyResult<Option<Bound<'py, PyDict>>>,
+        make: impl Fn() -> PyResult<Option<Bound<'py, PyAny>>>,
     ) {
         while !self.is_empty() {
             self.resolve(py, shared, make());

@@ -1,7 +1,7 @@
 //! A WebSocket that an application handles.
 
 use super::channel::waits;
-use super::convert::{as_bytes, header_fields, is};
+use super::convert::{Fields, as_bytes, header_fields, is};
 use super::shared::{CountedTask, Futures, Shared};
 use highwire::ws::{CloseFrame, Error, Message, WebSocket, WebSocketReceiver, WebSocketSender, WebSocketUpgrade};
 use highwire_engine::Response;
@@ -52,7 +52,9 @@ pub(crate) struct Socket {
     handshake: RefCell<Handshake>,
     /// True if the application has accepted the connection.
     is_accepted: Cell<bool>,
-    /// True if the application has received `websocket.connect`.
+    /// True if the application is one of RSGI.
+    is_rsgi: bool,
+    /// True if the application has received `websocket.connect`, which RSGI has not.
     has_connected: Cell<bool>,
     received: RefCell<VecDeque<Message>>,
     /// The code and the reason with which the connection has ended.
@@ -69,12 +71,13 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    pub(crate) fn new(shared: Rc<Shared>, upgrade: WebSocketUpgrade) -> Rc<Socket> {
+    pub(crate) fn new(shared: Rc<Shared>, is_rsgi: bool, upgrade: WebSocketUpgrade) -> Rc<Socket> {
         Rc::new(Socket {
             shared,
+            is_rsgi,
             handshake: RefCell::new(Handshake::Open(Box::new(upgrade))),
             is_accepted: Cell::new(false),
-            has_connected: Cell::new(false),
+            has_connected: Cell::new(is_rsgi),
             received: RefCell::default(),
             ended: RefCell::default(),
             is_closed: Cell::new(false),
@@ -118,8 +121,8 @@ impl Socket {
         let is_open = matches!(*self.handshake.borrow(), Handshake::Open(_) | Handshake::Denying(_));
         let is_over = self.is_closed.get() || self.ended.borrow().is_some();
         let text = match &error {
-            Some(_) if !is_over => Some("an ASGI application raised an exception"),
-            None if is_open && !is_over => Some("an ASGI application returned without an answer to a WebSocket"),
+            Some(_) if !is_over => Some("the application raised an exception"),
+            None if is_open && !is_over => Some("the application returned without an answer to a WebSocket"),
             _ => None,
         };
         if let Some(text) = text {
@@ -161,12 +164,12 @@ impl Socket {
     }
 
     /// Returns the next event for the application, if there is one.
-    fn next_event<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    fn next_event<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let words = self.shared.words();
         let event = PyDict::new(py);
         if !self.has_connected.replace(true) {
             event.set_item(&words.kind, &words.websocket_connect)?;
-            return Ok(Some(event));
+            return Ok(Some(event.into_any()));
         }
         let mut received = self.received.borrow_mut();
         if let Some(message) = received.pop_front() {
@@ -176,23 +179,29 @@ impl Socket {
             if resumes {
                 self.wake();
             }
+            if self.is_rsgi {
+                return crate::rsgi::message(py, Some(message)).map(Some);
+            }
             event.set_item(&words.kind, &words.websocket_receive)?;
             match message {
                 Message::Text(text) => event.set_item(&words.text, PyString::new(py, &text))?,
                 Message::Binary(bytes) => event.set_item(&words.bytes, PyBytes::new(py, &bytes))?,
                 _ => {}
             }
-            return Ok(Some(event));
+            return Ok(Some(event.into_any()));
         }
         let Some((code, reason)) = &*self.ended.borrow() else { return Ok(None) };
+        if self.is_rsgi {
+            return crate::rsgi::message(py, None).map(Some);
+        }
         event.set_item(&words.kind, &words.websocket_disconnect)?;
         event.set_item(&words.code, *code)?;
         event.set_item(&words.reason, reason)?;
-        Ok(Some(event))
+        Ok(Some(event.into_any()))
     }
 
     /// Implements `receive`.
-    pub(crate) fn receive<'py>(&self, py: Python<'py>) -> PyResult<Result<Bound<'py, PyDict>, Bound<'py, PyAny>>> {
+    pub(crate) fn receive<'py>(&self, py: Python<'py>) -> PyResult<Result<Bound<'py, PyAny>, Bound<'py, PyAny>>> {
         match self.next_event(py)? {
             Some(event) => Ok(Ok(event)),
             None => Ok(Err(self.receivers.add(py, &self.shared)?)),
@@ -219,7 +228,24 @@ impl Socket {
     }
 
     fn send_message<'py>(&self, message: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
-        let (py, words) = (message.py(), self.shared.words());
+        let words = self.shared.words();
+        let bytes = message.get_item(&words.bytes)?.filter(|bytes| !bytes.is_none());
+        let text = message.get_item(&words.text)?.filter(|text| !text.is_none());
+        let own = match (bytes, text) {
+            (Some(bytes), None) => Message::binary(super::convert::bytes_of(&bytes)?),
+            (None, Some(text)) => Message::text(text.cast::<PyString>()?.to_str()?),
+            _ => return Err(PyValueError::new_err("'websocket.send' must have either 'bytes' or 'text'")),
+        };
+        self.send_own(message.py(), own)
+    }
+
+    /// Returns true if the connection is closed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_closed.get() || self.ended.borrow().is_some()
+    }
+
+    /// Sends a message. Returns what the application awaits.
+    pub(crate) fn send_own<'py>(&self, py: Python<'py>, message: Message) -> PyResult<Bound<'py, PyAny>> {
         if !self.is_accepted.get() {
             return Err(PyRuntimeError::new_err("'websocket.send' was sent before 'websocket.accept'"));
         }
@@ -229,13 +255,6 @@ impl Socket {
         if self.ended.borrow().is_some() {
             return Err(PyOSError::new_err("the WebSocket is closed"));
         }
-        let bytes = message.get_item(&words.bytes)?.filter(|bytes| !bytes.is_none());
-        let text = message.get_item(&words.text)?.filter(|text| !text.is_none());
-        let message = match (bytes, text) {
-            (Some(bytes), None) => Message::binary(super::convert::bytes_of(&bytes)?),
-            (None, Some(text)) => Message::text(text.cast::<PyString>()?.to_str()?),
-            _ => return Err(PyValueError::new_err("'websocket.send' must have either 'bytes' or 'text'")),
-        };
         self.push(message);
         if self.outbox_bytes.get() > MOST_WAITING {
             return waits(self.senders.add(py, &self.shared)?);
@@ -251,6 +270,11 @@ impl Socket {
         }
         let protocol = message.get_item(&words.subprotocol)?.filter(|name| !name.is_none());
         let protocol = protocol.map(|name| name.extract::<String>()).transpose()?;
+        self.accept_with(fields, protocol)
+    }
+
+    /// Accepts the connection.
+    pub(crate) fn accept_with(self: &Rc<Self>, fields: Fields, protocol: Option<String>) -> PyResult<()> {
         if self.ended.borrow().is_some() {
             return Err(PyOSError::new_err("the client has left"));
         }
@@ -281,6 +305,15 @@ impl Socket {
 
     fn send_close(&self, message: &Bound<'_, PyDict>) -> PyResult<()> {
         let words = self.shared.words();
+        let code = message.get_item(&words.code)?.filter(|code| !code.is_none());
+        let code = code.map_or(Ok(1000), |code| code.extract::<u16>())?;
+        let reason = message.get_item(&words.reason)?.filter(|reason| !reason.is_none());
+        let reason = reason.map_or(Ok(String::new()), |reason| reason.extract())?;
+        self.close_with(code, &reason)
+    }
+
+    /// Closes the connection, or refuses it with 403.
+    pub(crate) fn close_with(&self, code: u16, reason: &str) -> PyResult<()> {
         if self.is_closed.get() {
             return Err(PyRuntimeError::new_err("'websocket.close' was sent before"));
         }
@@ -291,17 +324,13 @@ impl Socket {
             }
             return self.note_close();
         }
-        let code = message.get_item(&words.code)?.filter(|code| !code.is_none());
-        let code = code.map_or(Ok(1000), |code| code.extract::<u16>())?;
         if !highwire::ws::is_close_code(code) {
             return Err(PyValueError::new_err(format!("{code} is not a code that a Close frame may have")));
         }
-        let reason = message.get_item(&words.reason)?.filter(|reason| !reason.is_none());
-        let reason = reason.map_or(Ok(String::new()), |reason| reason.extract())?;
         if reason.len() > 123 {
             return Err(PyValueError::new_err("the reason of a Close frame has at most 123 bytes"));
         }
-        self.close(code, &reason);
+        self.close(code, reason);
         Ok(())
     }
 

@@ -44,6 +44,7 @@ words! {
     done = "done",
     add_done_callback = "add_done_callback",
     set_result = "set_result",
+    set_exception = "set_exception",
     create_future = "create_future",
     websocket = "websocket",
     ws = "ws",
