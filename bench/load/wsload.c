@@ -1,6 +1,7 @@
 // A light closed-loop WebSocket echo load generator through io_uring.
 // wsload PORT PATH CONNECTIONS BYTES SECONDS: each connection keeps one masked frame of BYTES in flight, text or, from 16 KiB, binary, and counts
-// echoes by length.
+// echoes by length. wsload PORT PATH CONNECTIONS BYTES SECONDS fan: the first connection sends a frame, which the server sends to
+// all; when all have it, the next one follows. Counts the frames that are received.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <liburing.h>
@@ -37,7 +38,7 @@ static int dial(int port) {
 struct conn { int fd; size_t got; };
 int main(int argc, char **argv) {
   int port = atoi(argv[1]), n = atoi(argv[3]), depth = atoi(argv[4]); double secs = atof(argv[5]); path = argv[2];
-  int size = depth; depth = 1;
+  int size = depth, fan = argc > 6, waiting = n; depth = 1;
   char *req = malloc(size + 14); size_t h = 0; req[h++] = (char)(size < 16384 ? 0x81 : 0x82);
   if (size < 126) req[h++] = (char)(0x80 | size);
   else if (size < 65536) { req[h++] = (char)(0x80 | 126); req[h++] = (char)(size >> 8); req[h++] = (char)size; }
@@ -58,7 +59,8 @@ int main(int argc, char **argv) {
   struct conn *cs = calloc(n, sizeof *cs);
 #define ARM(i) do { struct io_uring_sqe *s = sqe(); io_uring_prep_recv_multishot(s, cs[i].fd, NULL, 0, 0); s->flags |= IOSQE_BUFFER_SELECT; s->buf_group = 0; io_uring_sqe_set_data64(s, (unsigned)(i)); } while (0)
 #define SEND(i) do { struct io_uring_sqe *s = sqe(); io_uring_prep_send(s, cs[i].fd, req, req_len, MSG_NOSIGNAL | MSG_WAITALL); s->flags |= IOSQE_CQE_SKIP_SUCCESS; io_uring_sqe_set_data64(s, 1ull << 40 | (unsigned)(i)); } while (0)
-  for (int i = 0; i < n; i++) { cs[i].fd = dial(port); ARM(i); SEND(i); }
+  for (int i = 0; i < n; i++) { cs[i].fd = dial(port); ARM(i); if (!fan) SEND(i); }
+  if (fan) SEND(0);
   printf("Connections: %d\n", n); fflush(stdout);
   unsigned long done = 0, errs = 0; double t0 = now(), t = t0;
   while ((t = now()) - t0 < secs) {
@@ -73,7 +75,7 @@ int main(int argc, char **argv) {
         int id = c->flags >> IORING_CQE_BUFFER_SHIFT;
         io_uring_buf_ring_add(br, bufs + id * BSZ, BSZ, id, NBUF - 1, given++);
         cs[i].got += c->res;
-        if (cs[i].got >= want * depth) { cs[i].got -= want * depth; done += depth; SEND(i); }
+        if (cs[i].got >= want * depth) { cs[i].got -= want * depth; done += depth; if (!fan) SEND(i); else if (!--waiting) { waiting = n; SEND(0); } }
         if (!(c->flags & IORING_CQE_F_MORE)) ARM(i);
       } else if (c->res == -ENOBUFS) ARM(i);
       else { errs++; close(cs[i].fd); cs[i].fd = dial(port); cs[i].got = 0; ARM(i); SEND(i); }

@@ -1,5 +1,7 @@
 """The applications that every server serves."""
 
+import asyncio
+
 TEN_KB = b"x" * 10_000
 PART = b"y" * 1024
 TEXT = [(b"content-type", b"text/plain")]
@@ -24,11 +26,46 @@ async def asgi(scope, receive, send):
                 break
         await send({"type": "http.response.start", "status": 200, "headers": TEXT})
         await send({"type": "http.response.body", "body": b"".join(parts)})
+    elif path == "/sleep":
+        await asyncio.sleep(0.2)
+        await send({"type": "http.response.start", "status": 200, "headers": TEXT})
+        await send({"type": "http.response.body", "body": b"slept"})
+    elif path == "/events":
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        await send({"type": "http.response.body", "body": b"data: begun\n\n", "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
     elif path == "/stream":
         await send({"type": "http.response.start", "status": 200, "headers": TEXT})
         for _ in range(64):
             await send({"type": "http.response.body", "body": PART, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
+
+
+SENDERS = set()
+
+
+async def fan(scope, receive, send):
+    """Sends each message to all connections."""
+    if scope["type"] != "websocket":
+        raise RuntimeError(scope["type"])
+    await receive()
+    await send({"type": "websocket.accept"})
+    SENDERS.add(send)
+    try:
+        while True:
+            event = await receive()
+            if event["type"] == "websocket.disconnect":
+                return
+            message = {"type": "websocket.send", "text": event["text"]}
+            for one in SENDERS:
+                await one(message)
+    finally:
+        SENDERS.discard(send)
+
+
+async def rsgi(scope, protocol):
+    protocol.response_str(200, [("content-type", "text/plain")], "Hello, world!")
 
 
 async def websocket(scope, receive, send):
@@ -40,7 +77,7 @@ async def websocket(scope, receive, send):
         event = await receive()
         if event["type"] == "websocket.disconnect":
             return
-        await send({"type": "websocket.send", "bytes": event["bytes"]})
+        await send({"type": "websocket.send", "text": event["text"]})
 
 
 def wsgi(environ, start_response):

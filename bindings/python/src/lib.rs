@@ -23,5 +23,5 @@ mod _highwire {
     #[pymodule_export]
     use crate::rsgi::{ProtocolClosed, ProtocolError};
     #[pymodule_export]
-    use crate::worker::Worker;
+    use crate::worker::{Worker, own_process};
 }

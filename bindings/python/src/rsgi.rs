@@ -404,7 +404,7 @@ impl WebSocketTransport {
 }
 
 /// A received message, or the end of the WebSocket.
-#[pyclass(frozen, name = "WebsocketMessage", freelist = 64)]
+#[pyclass(frozen, name = "WebsocketMessage", freelist = 256)]
 pub(crate) struct WebSocketMessage {
     /// 0 for the end, 1 for bytes, 2 for text.
     #[pyo3(get)]

@@ -19,6 +19,33 @@ use std::time::Duration;
 const EVENT_READ: u32 = 1;
 const EVENT_WRITE: u32 = 2;
 
+/// The number of connections from which it is worth to return memory when half of them have gone, and the time after which
+/// that is done.
+const LEAST_TO_TRIM: usize = 256;
+const TRIM_AFTER: Duration = Duration::from_secs(1);
+
+/// Returns freed memory to the system when most connections have gone. (A server with threads of its own does so, too.)
+#[derive(Default)]
+struct Trimming {
+    /// The most connections since memory was returned last.
+    most: usize,
+    due: Option<Instant>,
+}
+
+impl Trimming {
+    /// Returns the moment at which [`check`](Self::check) must be called again, if there is one.
+    fn check(&mut self, connections: usize, now: Instant) -> Option<Instant> {
+        self.most = self.most.max(connections);
+        if self.most < LEAST_TO_TRIM || connections > self.most / 2 {
+            self.due = None;
+        } else if *self.due.get_or_insert(now + TRIM_AFTER) <= now {
+            highwire_engine::io::memory::trim();
+            (self.most, self.due) = (connections, None);
+        }
+        self.due
+    }
+}
+
 /// A change of the watched descriptors.
 enum Change {
     Watch(i32, Interest),
@@ -33,8 +60,16 @@ pub(crate) struct Worker {
     changes: RefCell<VecDeque<Change>>,
     has_stopped: Cell<bool>,
     addresses: Vec<String>,
+    trimming: RefCell<Trimming>,
     /// Logs an event of the engine.
     log_event: Py<PyAny>,
+}
+
+/// Sets up the process as one that only serves: its limit of descriptors, and how its heap returns memory. Must be called before other threads begin.
+#[pyfunction]
+pub(crate) fn own_process() {
+    highwire_engine::raise_descriptor_limit();
+    highwire_engine::share_heap();
 }
 
 /// Makes the service of the only worker.
@@ -154,7 +189,14 @@ impl Worker {
         let runtime = Runtime::new(engine).map_err(failed)?;
         let worker = server.into_worker(runtime).map_err(failed)?;
         let worker = RefCell::new(worker);
-        Ok(Worker { worker, changes: RefCell::default(), has_stopped: Cell::new(false), addresses, log_event })
+        Ok(Worker {
+            worker,
+            changes: RefCell::default(),
+            has_stopped: Cell::new(false),
+            addresses,
+            trimming: RefCell::default(),
+            log_event,
+        })
     }
 
     /// The addresses on which the worker listens.
@@ -189,6 +231,11 @@ impl Worker {
                 Some(worker.driver().now() + wait)
             }
         };
+        let trim_at = {
+            let (connections, now) = (worker.connections(), worker.driver().now());
+            self.trimming.borrow_mut().check(connections, now)
+        };
+        let limit = limit.into_iter().chain(trim_at).min();
         set_work(false);
         let stopped = worker.turn(limit).map_err(failed)?;
         self.has_stopped.set(stopped);

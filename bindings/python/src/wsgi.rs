@@ -24,8 +24,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// The most names of fields that are kept as Python objects, and their longest length.
+/// The most names of fields and the most addresses that are kept as Python objects, and the longest length of a name.
 const MOST_KEPT: usize = 1024;
+const MOST_CLIENTS: usize = 128;
 const LONGEST_KEPT: usize = 64;
 
 crate::asgi::words::words! {
@@ -167,7 +168,7 @@ impl Wsgi {
         let (py, words) = (environ.py(), &self.words);
         let Peer::Internet(ip, port) = peer else { return Ok(()) };
         let mut clients = self.clients.borrow_mut();
-        if clients.len() >= MOST_KEPT {
+        if clients.len() >= MOST_CLIENTS && !clients.contains_key(&peer) {
             clients.clear();
         }
         let (address, port) = clients.entry(peer).or_insert_with(|| {

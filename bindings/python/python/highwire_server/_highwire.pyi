@@ -1,5 +1,8 @@
 """The native module."""
 
+def own_process() -> None:
+    """Sets up the process as one that only serves: its limit of descriptors, and how its heap returns memory."""
+
 class Worker:
     """A worker of the server, whose turns are the waits of an event loop. It belongs to the thread that made it."""
 

@@ -4,6 +4,7 @@ import logging
 import os
 import random
 
+from ._highwire import own_process
 from ._importing import ApplicationNotFound, import_application
 from ._lifespan import LifespanFailed
 from ._options import Options
@@ -70,6 +71,7 @@ def serve(options: Options, pipe: int | None = None) -> int:
             except OSError:
                 pass  # The supervisor is gone, and the signal to stop will come or not.
 
+    own_process()
     try:
         # The supervisor goes on without what is only for the application.
         if options.env_file is not None:

@@ -12,8 +12,12 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// The most addresses and the most names of fields that are kept as Python objects.
-const MOST_KEPT: usize = 1024;
+/// The most names of fields that are kept as Python objects.
+const MOST_NAMES: usize = 1024;
+
+/// The most addresses that are kept as Python objects. They lie among the other objects of their requests, whose memory the
+/// interpreter cannot return as long as they live.
+const MOST_CLIENTS: usize = 128;
 
 /// The longest name of a field that is kept.
 const LONGEST_KEPT: usize = 64;
@@ -201,7 +205,7 @@ impl Scopes {
             Peer::Internet(ip, port) => (ip.to_string(), port).into_pyobject(py)?.into_any(),
         };
         let mut clients = self.clients.borrow_mut();
-        if clients.len() >= MOST_KEPT {
+        if clients.len() >= MOST_CLIENTS {
             clients.clear();
         }
         clients.insert(peer, client.clone().unbind());
@@ -229,7 +233,7 @@ impl Scopes {
         }
         let lower = PyBytes::new(py, &name.to_ascii_lowercase());
         let mut names = self.names.borrow_mut();
-        if name.len() <= LONGEST_KEPT && names.len() < MOST_KEPT {
+        if name.len() <= LONGEST_KEPT && names.len() < MOST_NAMES {
             names.insert(name.into(), lower.clone().unbind());
         }
         lower
