@@ -60,6 +60,10 @@ pub use highwire_io::SocketId;
 #[doc(inline)]
 pub use highwire_proto::h2::Bounds as Http2Bounds;
 
+/// The events for which a [`Worker`] watches a descriptor of the program.
+#[doc(inline)]
+pub use highwire_io::Interest;
+
 /// The limits on heads, fields and chunks, in [`Config::parser`].
 #[doc(inline)]
 pub use highwire_proto::Limits as ParserLimits;

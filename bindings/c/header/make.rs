@@ -43,6 +43,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
             "highwire_option",
             "highwire_response_hook",
             "highwire_error_hook",
+            "highwire_wait_hook",
         ],
     ),
     ("Servers: addresses, start and stop", &["highwire_server", "highwire_tls", "highwire_stats"]),

@@ -248,6 +248,9 @@ typedef enum highwire_option {
 // answers later from any thread.
 typedef void (*highwire_handler)(struct highwire_request request, void *data);
 
+// Called around a wait of a worker's thread; see `highwire_app_on_wait`.
+typedef void (*highwire_wait_hook)(void *data);
+
 // Gets a response before it is sent, and may change its status, its header fields and its body. The callback may read
 // the head of `request`, but not its body, and cannot answer it. Both handles are valid until the callback returns.
 typedef void (*highwire_response_hook)(struct highwire_request request, struct highwire_response response, void *data);
@@ -291,6 +294,14 @@ enum highwire_result highwire_app_files(struct highwire_app app, const char *pre
 // once; then no later hook and no handler is called. It cannot defer the request. Hooks are called in the order in
 // which they were added, on several workers' threads at the same time.
 enum highwire_result highwire_app_on_request(struct highwire_app app, highwire_handler hook, void *data);
+
+// Sets functions that are called just before and just after a worker's thread blocks until something happens, on that
+// thread. They are not called when the worker only looks whether something has. A program whose handlers need a lock, such
+// as that of an interpreter, lets it go in `before` and takes it again in `after`. Later calls replace earlier ones.
+enum highwire_result highwire_app_on_wait(struct highwire_app app,
+                                          highwire_wait_hook before,
+                                          highwire_wait_hook after,
+                                          void *data);
 
 // Adds a hook that is called with each response: of handlers, of later hooks, of files, and to requests without a
 // route. It does not get the engine's own responses: to malformed requests, 413, time limits. Add header fields to
@@ -949,6 +960,17 @@ enum highwire_result highwire_call_websocket(struct highwire_call call,
 
 // ---- 12. A server in the program's own event loop -------------------------------------------------------------------
 
+// The events of a descriptor. Several are added.
+typedef enum highwire_loop_event {
+    // It can be read, or has ended.
+    HIGHWIRE_READABLE = 1,
+    // It can be written, or has ended.
+    HIGHWIRE_WRITABLE = 2,
+} highwire_loop_event;
+
+// Called once when a watched descriptor is ready; see `highwire_loop_watch`. `events` has the events for which it is.
+typedef void (*highwire_loop_callback)(int32_t descriptor, uint32_t events, void *data);
+
 // Runs the server inside a loop of this thread, with one worker. `engine` is 0 for io_uring, or epoll if that is
 // unavailable; 1 for io_uring only; 2 for epoll. The server's handle then serves only to get its addresses and to free
 // it. `HIGHWIRE_WORKERS` and `HIGHWIRE_ENGINE` are ignored. Free the loop before the server.
@@ -956,6 +978,24 @@ enum highwire_result highwire_call_websocket(struct highwire_call call,
 // Wait, without a timeout, until the descriptor of `highwire_loop_descriptor` is readable, and then call
 // `highwire_loop_turn`; also call it once before the first wait.
 enum highwire_result highwire_loop_new(struct highwire_server server, int32_t engine, struct highwire_loop *out);
+
+// Watches a descriptor of the program in the loop's own wait, until it is ready once for one of `events`
+// (`HIGHWIRE_READABLE`, `HIGHWIRE_WRITABLE`, or both). A turn then calls `callback`, which may watch it again. A second
+// watch of the same descriptor replaces the first. End the watch before you close the descriptor.
+enum highwire_result highwire_loop_watch(struct highwire_loop handle,
+                                         int32_t descriptor,
+                                         uint32_t events,
+                                         highwire_loop_callback callback,
+                                         void *data);
+
+// Ends the watch of a descriptor. Does nothing if it is not watched.
+enum highwire_result highwire_loop_unwatch(struct highwire_loop handle, int32_t descriptor);
+
+// Runs a turn that waits until something happens: for the server, for a watched descriptor, or for at most
+// `milliseconds` (without a limit if negative). It is for a program whose loop this is; others wait for
+// `highwire_loop_descriptor` and call `highwire_loop_turn`. A signal may end the wait early. Gives 1 if the server has
+// ended after a shutdown, and 0 otherwise.
+enum highwire_result highwire_loop_wait(struct highwire_loop handle, int64_t milliseconds, int32_t *has_ended);
 
 // Gives the descriptor that becomes readable when a turn has work to do. The loop owns it: do not close it.
 enum highwire_result highwire_loop_descriptor(struct highwire_loop handle, int32_t *out);

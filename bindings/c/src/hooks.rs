@@ -23,6 +23,9 @@ pub type highwire_response_hook =
 pub type highwire_error_hook =
     Option<unsafe extern "C" fn(status: u32, text: *const c_char, response: highwire_response, data: *mut c_void)>;
 
+/// Called around a wait of a worker's thread; see `highwire_app_on_wait`.
+pub type highwire_wait_hook = Option<unsafe extern "C" fn(data: *mut c_void)>;
+
 /// Frees the value that a program keeps for a request. It may be called on any thread.
 pub type highwire_request_data_callback = Option<unsafe extern "C" fn(value: *mut c_void)>;
 
@@ -44,6 +47,34 @@ pub unsafe extern "C" fn highwire_app_on_request(
         let Some(function) = hook else { return null("hook") };
         let handler = Handler { function, data: Data(data), body: BodyUse::None, role: Role::Looks };
         add_hook(app, move |app| app.with(OnRequest(handler)))
+    })
+}
+
+/// Sets functions that are called just before and just after a worker's thread blocks until something happens, on that
+/// thread. They are not called when the worker only looks whether something has. A program whose handlers need a lock, such
+/// as that of an interpreter, lets it go in `before` and takes it again in `after`. Later calls replace earlier ones.
+///
+/// # Safety
+/// `before` and `after` must be functions with the signature of their type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn highwire_app_on_wait(
+    app: highwire_app,
+    before: highwire_wait_hook,
+    after: highwire_wait_hook,
+    data: *mut c_void,
+) -> highwire_result {
+    guarded(|| {
+        let (Some(before), Some(after)) = (before, after) else { return null("before or after") };
+        let data = Data(data);
+        let call = move |function: unsafe extern "C" fn(*mut c_void)| {
+            move || {
+                // Captures the whole `Data`, which is `Sync`, and not only its pointer.
+                let data = &data;
+                // SAFETY: the program has given the function as one of this type. It is C's and does not unwind.
+                unsafe { function(data.0) }
+            }
+        };
+        change(app, |app| app.on_wait(call(before), call(after)))
     })
 }
 

@@ -21,7 +21,14 @@ pub(crate) struct BuiltApp {
     pub(crate) missed: Option<u32>,
     pub(crate) values: Scopes,
     pub(crate) https: Https,
+    pub(crate) on_wait: Option<WaitHooks>,
     pub(crate) body_uses: Vec<BodyUse>,
+}
+
+/// The functions that are called before and after a worker blocks.
+pub(crate) struct WaitHooks {
+    pub(crate) before: Box<dyn Fn() + Send + Sync>,
+    pub(crate) after: Box<dyn Fn() + Send + Sync>,
 }
 
 impl BuiltApp {

@@ -125,6 +125,18 @@ impl Service for Dispatcher {
         self.app.https.strict_transport_security()
     }
 
+    fn before_wait(&mut self) {
+        if let Some(hooks) = &self.app.on_wait {
+            (hooks.before)();
+        }
+    }
+
+    fn after_wait(&mut self) {
+        if let Some(hooks) = &self.app.on_wait {
+            (hooks.after)();
+        }
+    }
+
     fn end(&mut self) {
         crate::form::remove_dropped();
     }

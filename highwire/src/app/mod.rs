@@ -10,7 +10,7 @@ pub(crate) mod shared;
 pub(crate) mod spawn_blocking;
 pub(crate) mod states;
 
-use crate::app::built_app::BuiltApp;
+use crate::app::built_app::{BuiltApp, WaitHooks};
 use crate::app::dispatch::AppFactory;
 use crate::app::shared::{AppData, ErrorHandler, NotFoundHandler};
 use crate::app::states::Scopes;
@@ -60,6 +60,7 @@ pub struct App {
     config: Config,
     not_found: Option<NotFoundHandler>,
     on_error: Option<ErrorHandler>,
+    on_wait: Option<WaitHooks>,
     host: Option<String>,
     fallback: Option<Arc<dyn Route>>,
     https: Https,
@@ -114,6 +115,7 @@ impl App {
             config: Config::default(),
             not_found: None,
             on_error: None,
+            on_wait: None,
             host: None,
             fallback: None,
             https: Https::default(),
@@ -310,6 +312,19 @@ impl App {
         self
     }
 
+    /// Sets functions that are called just before and just after a worker's thread blocks until something happens, on that
+    /// thread. They are not called when the worker only looks whether something has. A program whose handlers need a lock, such as
+    /// that of an interpreter, lets it go in `before` and takes it again in `after`. They must not panic.
+    pub fn on_wait(
+        mut self,
+        before: impl Fn() + Send + Sync + 'static,
+        after: impl Fn() + Send + Sync + 'static,
+    ) -> App {
+        self.outermost.push("on_wait");
+        self.on_wait = Some(WaitHooks { before: Box::new(before), after: Box::new(after) });
+        self
+    }
+
     /// Sets the redirects of requests without TLS to https, and HSTS.
     pub fn https(mut self, https: Https) -> App {
         self.outermost.push("https");
@@ -416,6 +431,7 @@ impl App {
             missed,
             values: self.scopes,
             https: self.https,
+            on_wait: self.on_wait,
         };
         Ok((app, self.config))
     }

@@ -76,6 +76,7 @@ mod client {
 mod embedding {
     mod failed_driver;
     mod foreign_loop;
+    mod wait_hooks;
     mod wakes;
 }
 

@@ -245,6 +245,28 @@ fn the_examples_answer() {
 }
 
 #[test]
+fn a_program_waits_in_the_loop_of_the_server() {
+    let mut command = example("own_loop");
+    command.stdin(Stdio::piped());
+    let mut running = Running::start(command);
+    let mut last = (0, 0);
+    for _ in 0..5 {
+        let text = get(&running.address, "/ticks");
+        let numbers: Vec<u64> = body(&text).split(' ').filter_map(|word| word.parse().ok()).collect();
+        let [ticks, waits] = numbers[..] else { panic!("{text}") };
+        assert!(ticks >= last.0 && waits > last.1, "{text}");
+        last = (ticks, waits);
+    }
+    while last.0 == 0 {
+        last.0 =
+            body(&get(&running.address, "/ticks")).split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    }
+    // The end of the program's input ends the server.
+    running.end_input();
+    assert_eq!(running.end(), "");
+}
+
+#[test]
 fn a_program_can_allocate_for_the_library() {
     for build in BUILDS.iter().filter(|build| has(build.compiler)) {
         for resize in ["0", "1"] {

@@ -123,6 +123,11 @@ impl Running {
         }
     }
 
+    /// Ends the program's standard input, which must be a pipe.
+    pub(crate) fn end_input(&mut self) {
+        drop(self.child.stdin.take());
+    }
+
     /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
