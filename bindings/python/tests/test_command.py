@@ -54,6 +54,21 @@ def command(*arguments: str, folder: Path | None = None, **environment: str) -> 
     )
 
 
+def test_the_settings_of_gunicorn(tmp_path, capsys):
+    (tmp_path / "gunicorn.conf.py").write_text(
+        "import multiprocessing\nworkers = min(3, multiprocessing.cpu_count() + 8)\nbind = ['10.0.0.1:80', 'unix:/a', ':81', 'fd://3']\n"
+        "timeout = 0\nkeepalive = 7\nmax_requests = 100\nworker_class = 'gevent'\naccesslog = '-'\nuser = 'www'\n"
+        "raw_env = ['HIGHWIRE_TEST_VALUE=1']\nwsgi_app = 'a:b'\nthreads = 4\n"
+        "def post_fork(server, worker):\n    pass\n"
+    )
+    options = parse(["--config", str(tmp_path / "gunicorn.conf.py"), "--threads", "2"], {"HIGHWIRE_TIMEOUT_KEEP_ALIVE": "9"})
+    assert (options.app, options.workers, options.threads, options.timeout_keep_alive) == ("a:b", 3, 2, 9)
+    assert options.binds() == ["10.0.0.1:80", "unix:/a", "0.0.0.0:81", "fd:3"]
+    assert (options.timeout_request, options.limit_max_requests, options.access_log) == (None, 100, True)
+    assert os.environ.pop("HIGHWIRE_TEST_VALUE") == "1"
+    assert capsys.readouterr().err == "highwire-server: --config: not known here: post_fork, user\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "environment", "text"),
     [
@@ -64,6 +79,7 @@ def command(*arguments: str, folder: Path | None = None, **environment: str) -> 
         (["a:b", "--reload", "--workers", "2"], {}, "--reload serves with one process"),
         (["a:b", "--ssl-keyfile", "k"], {}, "--ssl-keyfile needs --ssl-certfile"),
         (["a:b", "--workers-lifetime", "0"], {}, "--workers-lifetime must be more than 0"),
+        (["-c", "/no/such"], {}, "--config: /no/such: No such file or directory"),
         (["a:b", "--no-such"], {}, "unrecognized arguments: --no-such"),
         (["a:b"], {"HIGHWIRE_PORT": "x"}, "HIGHWIRE_PORT='x' is not a value of --port"),
         (["a:b"], {"HIGHWIRE_ENGINE": "x"}, "HIGHWIRE_ENGINE='x' is not a value of --engine"),

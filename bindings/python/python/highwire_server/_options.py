@@ -5,7 +5,10 @@ import json
 import logging
 import logging.config
 import os
+import sys
 from dataclasses import asdict, dataclass, field, fields
+
+from ._gunicorn import read_gunicorn
 
 LOG_LEVELS = {"critical": 50, "error": 40, "warning": 30, "info": 20, "debug": 10}
 
@@ -84,7 +87,8 @@ def parser() -> argparse.ArgumentParser:
         epilog="Each option can be given by an environment variable, too: --log-level by HIGHWIRE_LOG_LEVEL.",
     )
     add = parser.add_argument
-    add("app", metavar="MODULE:ATTRIBUTE", help="the application; the attribute is `app` by default")
+    add("app", metavar="MODULE:ATTRIBUTE", nargs="?", help="the application; the attribute is `app` by default")
+    add("-c", "--config", metavar="FILE", help="take options from a gunicorn.conf.py; those of the command line go before")
     add("--interface", choices=("auto", "asgi", "wsgi", "rsgi"), help="how the application is called (auto)")
     add("--host", help="the address to listen on (127.0.0.1)")
     add("--port", type=int, help="the port to listen on (8000)")
@@ -127,7 +131,7 @@ def parser() -> argparse.ArgumentParser:
     add("--app-dir", metavar="FOLDER", help="search the application here (the working directory)")
     add("--reload", action="store_true", help="restart when Python files change (needs watchfiles)")
     add("--reload-dir", dest="reload_dirs", action="append", metavar="FOLDER", help="watch this folder; repeatable")
-    parser.set_defaults(**{option.name: None for option in fields(Options) if option.name != "app"})
+    parser.set_defaults(**{option.name: None for option in fields(Options)})
     return parser
 
 
@@ -136,7 +140,16 @@ def parse(arguments: list[str] | None = None, environment: dict[str, str] | None
     environment = dict(os.environ if environment is None else environment)
     made = parser()
     given = vars(made.parse_args(arguments))
-    options = Options()
+    options, configured = Options(), {}
+    if given["config"] is not None:
+        try:
+            configured, unknown = read_gunicorn(given["config"])
+        except ValueError as error:
+            made.error(str(error))
+        for name, value in configured.pop("environment", {}).items():
+            os.environ.setdefault(name, value)
+        if unknown:
+            print(f"highwire-server: --config: not known here: {', '.join(sorted(unknown))}", file=sys.stderr)
     for option in fields(Options):
         value = given[option.name]
         if value is None:
@@ -145,12 +158,16 @@ def parse(arguments: list[str] | None = None, environment: dict[str, str] | None
             if text is None and option.name == "workers":
                 variable, text = "WEB_CONCURRENCY", environment.get("WEB_CONCURRENCY")
             if text is None:
+                if option.name in configured:
+                    setattr(options, option.name, configured[option.name])
                 continue
             try:
                 value = of_text(made, option.name, text)
             except (ValueError, argparse.ArgumentTypeError):
                 made.error(f"{variable}={text!r} is not a value of --{option.name.replace('_', '-')}")
         setattr(options, option.name, value)
+    if not options.app:
+        made.error("the following arguments are required: MODULE:ATTRIBUTE")
     problem = check(options)
     if problem is not None:
         made.error(problem)
