@@ -109,3 +109,8 @@ pub use message::typed::{Json, Path, Query};
 pub use message::upgrade::{Ended, RawReader, RawStream, RawWriter, Upgrade};
 pub use router::{Params, PatternError};
 pub use server::{Server, spawn};
+
+/// The programs of the page about embedding, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/embedding.md")]
+struct EmbeddingPage;

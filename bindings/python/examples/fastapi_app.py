@@ -57,4 +57,3 @@ async def ws(websocket: WebSocket):
     await websocket.accept()
     async for text in websocket.iter_text():
         await websocket.send_text(text.upper())
-

@@ -21,4 +21,3 @@ def post():
 @app.get("/stream")
 def stream():
     return (f"{number}," for number in range(5)), {"Content-Type": "text/plain"}
-

@@ -31,4 +31,3 @@ async def stream():
 async def ws():
     while True:
         await websocket.send((await websocket.receive()).upper())
-

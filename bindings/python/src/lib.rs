@@ -21,7 +21,7 @@ mod _highwire {
     #[pymodule_export]
     use crate::asgi::channel::{Receive, Send};
     #[pymodule_export]
-    use crate::rsgi::{ProtocolClosed, ProtocolError};
+    use crate::asgi::received::{ProtocolClosed, ProtocolError};
     #[pymodule_export]
     use crate::worker::{Worker, own_process};
 }

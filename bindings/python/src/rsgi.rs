@@ -1,8 +1,10 @@
 //! The RSGI interface of granian, version 1.5: a scope with attributes, and a protocol object whose methods respond.
 
-use crate::asgi::channel::{now, waits};
+use crate::asgi::answer::Begun;
+use crate::asgi::awaitable::{now, waits};
 use crate::asgi::convert::{bytes_of, final_status, text_fields};
-use crate::asgi::exchange::{Begun, Exchange};
+use crate::asgi::exchange::Exchange;
+use crate::asgi::received::{ProtocolClosed, ProtocolError};
 use crate::asgi::scope::{Scopes, is_secure};
 use crate::asgi::websocket::Socket;
 use crate::thread_bound::ThreadBound;
@@ -12,24 +14,16 @@ use highwire_engine::proto::{Field, Span, Version};
 use highwire_engine::{Begin, Peer};
 use percent_encoding::percent_decode;
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyStopAsyncIteration, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyIterator, PyList, PyString};
+use pyo3::types::{PyIterator, PyList};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-pyo3::create_exception!(highwire_server, ProtocolError, PyRuntimeError, "The application uses the protocol wrongly.");
-pyo3::create_exception!(highwire_server, ProtocolClosed, PyRuntimeError, "The client has left.");
-
 /// The version of the interface.
 const RSGI_VERSION: &str = "1.5";
-
-/// The kinds of messages of a WebSocket.
-const KIND_CLOSE: u8 = 0;
-const KIND_BYTES: u8 = 1;
-const KIND_STRING: u8 = 2;
 
 /// A copy of a request's head.
 struct Head {
@@ -401,29 +395,4 @@ impl WebSocketTransport {
     fn send_str<'py>(&self, py: Python<'py>, data: &str) -> PyResult<Bound<'py, PyAny>> {
         self.send(py, Message::text(data))
     }
-}
-
-/// A received message, or the end of the WebSocket.
-#[pyclass(frozen, name = "WebsocketMessage", freelist = 256)]
-pub(crate) struct WebSocketMessage {
-    /// 0 for the end, 1 for bytes, 2 for text.
-    #[pyo3(get)]
-    kind: u8,
-    #[pyo3(get)]
-    data: Py<PyAny>,
-}
-
-/// Returns a message as an object; `None` is the end.
-pub(crate) fn message(py: Python<'_>, message: Option<Message>) -> PyResult<Bound<'_, PyAny>> {
-    let (kind, data) = match message {
-        Some(Message::Text(text)) => (KIND_STRING, PyString::new(py, &text).into_any().unbind()),
-        Some(Message::Binary(bytes)) => (KIND_BYTES, PyBytes::new(py, &bytes).into_any().unbind()),
-        _ => (KIND_CLOSE, py.None()),
-    };
-    Ok(Bound::new(py, WebSocketMessage { kind, data })?.into_any())
-}
-
-/// The end of a body.
-pub(crate) fn end_of_body() -> PyErr {
-    PyStopAsyncIteration::new_err(())
 }

@@ -1,6 +1,7 @@
 //! A worker of the engine as a Python object, which an event loop's selector waits with.
 
-use crate::asgi::service::{Asgi, option};
+use crate::asgi::convert::option;
+use crate::asgi::service::Asgi;
 use crate::asgi::shared::{set_work, tasks};
 use crate::thread_bound::drop_orphans;
 use highwire_engine::io::{Driver as _, Instant, Interest};

@@ -1,12 +1,12 @@
 //! The callables `receive` and `send` of an application, and what they return.
 
+use super::awaitable::{now, waits};
 use super::exchange::Exchange;
 use super::websocket::Socket;
 use crate::thread_bound::ThreadBound;
-use pyo3::exceptions::{PyStopIteration, PyTypeError};
-use pyo3::intern;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::PyDict;
 use std::rc::Rc;
 
 /// What an application handles.
@@ -66,163 +66,6 @@ impl Send {
     }
 }
 
-/// What `receive` and `send` return are coroutines, as applications expect that make tasks of them. The methods of one are those of
-/// `collections.abc.Coroutine`.
-fn throw(exception: Bound<'_, PyAny>) -> PyErr {
-    // Before Python 3.12, the type may come without the exception.
-    if let Ok(class) = exception.cast::<PyType>() {
-        return class.call0().map_or_else(|error| error, PyErr::from_value);
-    }
-    PyErr::from_value(exception)
-}
-
-/// Waits for a future.
-#[pyclass(freelist = 256)]
-pub(crate) struct Waits {
-    future: Py<PyAny>,
-    /// The iterator of the future, if a task has this as its coroutine.
-    iterator: Option<Py<PyAny>>,
-}
-
-pub(crate) fn waits(future: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
-    let py = future.py();
-    Ok(Bound::new(py, Waits { future: future.unbind(), iterator: None })?.into_any())
-}
-
-/// Returns an awaitable whose result is known.
-pub(crate) fn now(result: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
-    let py = result.py();
-    Ok(Bound::new(py, Now(Some(result.unbind())))?.into_any())
-}
-
-impl Waits {
-    fn iterator<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        if let Some(iterator) = &self.iterator {
-            return Ok(iterator.bind(py).clone());
-        }
-        let iterator = self.future.bind(py).call_method0(intern!(py, "__await__"))?;
-        self.iterator = Some(iterator.clone().unbind());
-        Ok(iterator)
-    }
-}
-
-#[pymethods]
-impl Waits {
-    fn __await__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.future.bind(py).call_method0(intern!(py, "__await__"))
-    }
-
-    /// Generators that await use `yield from`.
-    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.__await__(py)
-    }
-
-    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.iterator(py)?.call_method0(intern!(py, "__next__"))
-    }
-
-    fn send<'py>(&mut self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let py = value.py();
-        self.iterator(py)?.call_method1(intern!(py, "send"), (value,))
-    }
-
-    #[pyo3(signature = (exception, value=None, traceback=None))]
-    fn throw<'py>(
-        &mut self,
-        exception: Bound<'py, PyAny>,
-        value: Option<Bound<'py, PyAny>>,
-        traceback: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let _ = traceback;
-        let py = exception.py();
-        let error = throw(value.unwrap_or(exception)).into_value(py);
-        self.iterator(py)?.call_method1(intern!(py, "throw"), (error,))
-    }
-
-    fn close(&mut self) {
-        self.iterator = None;
-    }
-}
-
-/// An awaitable with a result that is known.
-#[pyclass(freelist = 256)]
-pub(crate) struct Now(Option<Py<PyAny>>);
-
-#[pymethods]
-impl Now {
-    fn __await__(this: Py<Self>) -> Py<Self> {
-        this
-    }
-
-    /// Generators that await use `yield from`.
-    fn __iter__(this: Py<Self>) -> Py<Self> {
-        this
-    }
-
-    fn __next__(&mut self) -> PyResult<Option<()>> {
-        match self.0.take() {
-            Some(result) => Err(PyStopIteration::new_err((result,))),
-            None => Ok(None),
-        }
-    }
-
-    fn send(&mut self, _value: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(PyStopIteration::new_err((self.0.take(),)))
-    }
-
-    #[pyo3(signature = (exception, value=None, traceback=None))]
-    fn throw(
-        &mut self,
-        exception: Bound<'_, PyAny>,
-        value: Option<Bound<'_, PyAny>>,
-        traceback: Option<Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
-        let _ = traceback;
-        Err(throw(value.unwrap_or(exception)))
-    }
-
-    fn close(&mut self) {
-        self.0 = None;
-    }
-}
-
-/// The awaitable of all messages that need not wait. Its result is `None`.
-#[pyclass(frozen)]
-pub(crate) struct Sent;
-
-#[pymethods]
-impl Sent {
-    fn __await__(this: Py<Self>) -> Py<Self> {
-        this
-    }
-
-    /// Generators that await use `yield from`.
-    fn __iter__(this: Py<Self>) -> Py<Self> {
-        this
-    }
-
-    fn __next__(&self) -> Option<()> {
-        None
-    }
-
-    fn send(&self, _value: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(PyStopIteration::new_err(()))
-    }
-
-    #[pyo3(signature = (exception, value=None, traceback=None))]
-    fn throw(
-        &self,
-        exception: Bound<'_, PyAny>,
-        value: Option<Bound<'_, PyAny>>,
-        traceback: Option<Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
-        let _ = traceback;
-        Err(throw(value.unwrap_or(exception)))
-    }
-
-    fn close(&self) {}
-}
-
 /// Called when the task of an application has ended.
 #[pyclass(frozen)]
 pub(crate) struct Finished(pub(super) ThreadBound<Target>);
@@ -230,6 +73,18 @@ pub(crate) struct Finished(pub(super) ThreadBound<Target>);
 #[pymethods]
 impl Finished {
     fn __call__(&self, task: &Bound<'_, PyAny>) -> PyResult<()> {
-        super::service::finish(self.0.get()?, task)
+        finish(self.0.get()?, task)
     }
+}
+
+/// Handles the end of an application's task.
+pub(super) fn finish(target: &Target, task: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = task.py();
+    if task.call_method0("cancelled")?.is_truthy()? {
+        target.finished(py, None);
+        return Ok(());
+    }
+    let error = task.call_method0("exception")?;
+    target.finished(py, (!error.is_none()).then_some(error));
+    Ok(())
 }

@@ -6,7 +6,7 @@ use highwire_engine::http::{HeaderName, HeaderValue, StatusCode};
 use highwire_engine::io::file::{File, Files, Folder, Open};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyDict, PyString};
 
 /// The number of bytes from which a body is not copied.
 const LEAST_SHARED: usize = 16 * 1024;
@@ -116,4 +116,10 @@ pub(crate) fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Bytes> {
         return buffer.to_vec(object.py()).map(Bytes::from);
     }
     Err(PyTypeError::new_err(format!("a body must be bytes, not {}", object.get_type().name()?)))
+}
+
+/// Returns an option that need not be given.
+pub(crate) fn option<'py, T: FromPyObjectOwned<'py>>(options: &Bound<'py, PyDict>, name: &str) -> PyResult<Option<T>> {
+    let value = options.get_item(name)?.filter(|value| !value.is_none());
+    value.map(|value| value.extract().map_err(Into::into)).transpose()
 }

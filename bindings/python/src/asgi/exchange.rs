@@ -1,10 +1,11 @@
 //! The state of a request that an application handles: what it receives, and what it has sent.
 
-use super::channel::waits;
-use super::convert::{Fields, bytes_of, final_status, header_fields, is, open};
+use super::answer::{Answer, Begun, Parts, begun};
+use super::awaitable::waits;
+use super::body_parts::BodyParts;
+use super::convert::{Fields, bytes_of, header_fields, is, open};
+use super::received::{ProtocolClosed, disconnect, end_of_body, gather, part};
 use super::shared::{CountedTask, Futures, Shared};
-use super::words::Words;
-use crate::rsgi::{ProtocolClosed, end_of_body};
 use bytes::Bytes;
 use futures_core::Stream;
 use highwire_engine::body::BodyStream;
@@ -19,74 +20,10 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 
 /// The number of bytes that wait for the client at which `send` begins to wait.
-const MOST_WAITING: usize = 64 * 1024;
-
-/// The most bytes of a body that is read whole.
-const MOST_WHOLE: usize = 1 << 30;
-
-/// What the application has sent.
-enum Answer {
-    Nothing,
-    /// The status and the header fields.
-    Begun(Box<Begun>),
-    /// The whole response, which the engine has not taken.
-    Ready(Box<Response>),
-    /// A body in parts.
-    Streaming(Parts),
-    /// All, or the client has left.
-    Over,
-}
-
-impl Answer {
-    /// Returns true if the application has sent all of its response.
-    fn is_complete(&self) -> bool {
-        match self {
-            Answer::Nothing | Answer::Begun(_) => false,
-            Answer::Streaming(parts) => parts.end.is_some(),
-            Answer::Ready(_) | Answer::Over => true,
-        }
-    }
-
-    /// Takes the head of a response without a body so far. The caller puts what follows in its place.
-    fn take_begun(&mut self) -> Option<Box<Begun>> {
-        match std::mem::replace(self, Answer::Over) {
-            Answer::Begun(begun) => Some(begun),
-            other => {
-                *self = other;
-                None
-            }
-        }
-    }
-}
-
-pub(crate) struct Begun {
-    pub(crate) status: StatusCode,
-    pub(crate) fields: Fields,
-    pub(crate) length: Option<u64>,
-    /// True if trailer fields follow the body.
-    pub(crate) has_trailers: bool,
-}
-
-#[derive(Default)]
-struct Parts {
-    waiting: VecDeque<Bytes>,
-    bytes: usize,
-    /// `Ok` when the last part was sent, `Err` when there will be no last part.
-    end: Option<Result<(), ()>>,
-    waker: Option<Waker>,
-    /// True if the engine has taken the beginning of the response.
-    is_taken: bool,
-    begun: Option<Box<Begun>>,
-    /// True if trailer fields follow the last part.
-    awaits_trailers: bool,
-    /// True if the response has no body, whatever the application sends.
-    has_no_body: bool,
-    /// True if parts are dropped, because the response has no body and the client has it.
-    is_dropped: bool,
-}
+pub(super) const MOST_WAITING: usize = 64 * 1024;
 
 /// A request that an application handles.
 pub(crate) struct Exchange {
@@ -95,7 +32,7 @@ pub(crate) struct Exchange {
     is_head: bool,
     /// True if the application is one of RSGI, which reads the parts of a body as bytes, not as events.
     is_rsgi: bool,
-    answer: RefCell<Answer>,
+    pub(super) answer: RefCell<Answer>,
     /// The rest of the request's body, until its last part is received.
     body: RefCell<Option<Body>>,
     /// A part of the body that is behind the one which was received last.
@@ -111,7 +48,7 @@ pub(crate) struct Exchange {
     /// The futures of RSGI that wait only for the disconnect.
     watchers: Futures,
     /// The futures that `send` has returned and that are pending.
-    senders: Futures,
+    pub(super) senders: Futures,
     /// The task of the application, which the event loop only refers to weakly.
     task: RefCell<Option<(Py<PyAny>, CountedTask)>>,
     trailers: RefCell<Fields>,
@@ -362,32 +299,16 @@ impl Exchange {
         }
     }
 
-    fn resume_senders(&self, py: Python<'_>) {
+    pub(super) fn resume_senders(&self, py: Python<'_>) {
         self.senders.resolve_all(py, &self.shared, || Ok(None));
     }
 
     fn request_event<'py>(&self, py: Python<'py>, body: &[u8], more: bool) -> PyResult<Bound<'py, PyAny>> {
-        if self.is_rsgi {
-            if body.is_empty() && !more {
-                return Err(end_of_body());
-            }
-            return Ok(PyBytes::new(py, body).into_any());
-        }
-        let words = self.shared.words();
-        let event = PyDict::new(py);
-        event.set_item(&words.kind, &words.request)?;
-        event.set_item(&words.body, PyBytes::new(py, body))?;
-        event.set_item(&words.more_body, more)?;
-        Ok(event.into_any())
+        part(py, self.shared.words(), self.is_rsgi, body, more)
     }
 
     fn disconnect_event<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        if self.is_rsgi {
-            return Err(ProtocolClosed::new_err("the client has left"));
-        }
-        let event = PyDict::new(py);
-        event.set_item(&self.shared.words().kind, &self.shared.words().disconnect)?;
-        Ok(event.into_any())
+        disconnect(py, self.shared.words(), self.is_rsgi)
     }
 
     /// Returns a future that has a result when the client has left, or has its response.
@@ -611,95 +532,5 @@ impl Exchange {
         if self.has_body.get() && !self.is_rsgi {
             self.receivers.resolve_all(py, &self.shared, || self.disconnect_event(py).map(Some));
         }
-    }
-}
-
-/// Appends what comes of a body. Returns an error, if there is one, when it has ended.
-fn gather(body: &mut Body, parts: &mut Vec<u8>, cx: &mut Context<'_>) -> Poll<Option<&'static str>> {
-    loop {
-        match ready!(Pin::new(&mut *body).poll_next(cx)) {
-            None => return Poll::Ready(None),
-            Some(Err(_)) => return Poll::Ready(Some("the client has left")),
-            Some(Ok(part)) => parts.extend_from_slice(&part),
-        }
-        if parts.len() > MOST_WHOLE {
-            return Poll::Ready(Some("the body is longer than 1 GiB; read it in parts"));
-        }
-    }
-}
-
-impl Begun {
-    /// Returns true if a response with this status has no body (RFC 9110 section 6.4.1).
-    fn has_no_body(&self) -> bool {
-        matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
-    }
-
-    fn fill(self, response: &mut Response) {
-        response.set_status(self.status);
-        *response.own_headers() = self.fields;
-    }
-}
-
-fn begun(message: &Bound<'_, PyDict>, words: &Words) -> PyResult<Begun> {
-    let status =
-        message.get_item(&words.status)?.ok_or_else(|| PyValueError::new_err("the message has no 'status'"))?;
-    let status = final_status(status.extract()?)?;
-    let (fields, length) = match message.get_item(&words.headers)? {
-        Some(headers) => header_fields(&headers)?,
-        None => (Vec::new(), None),
-    };
-    let has_trailers = message.get_item(&words.trailers)?.is_some_and(|is| is.is_truthy().unwrap_or(false));
-    Ok(Begun { status, fields, length, has_trailers })
-}
-
-/// The parts of a response's body.
-struct BodyParts(Rc<Exchange>);
-
-impl Stream for BodyParts {
-    type Item = Result<Bytes, &'static str>;
-
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let exchange = &self.0;
-        let mut answer = exchange.answer.borrow_mut();
-        let Answer::Streaming(parts) = &mut *answer else { return Poll::Ready(None) };
-        let Some(part) = parts.waiting.pop_front() else {
-            return match parts.end {
-                None => {
-                    parts.waker = Some(cx.waker().clone());
-                    Poll::Pending
-                }
-                Some(end) => {
-                    *answer = Answer::Over;
-                    Poll::Ready(end.err().map(|()| Err("the application has not completed its response")))
-                }
-            };
-        };
-        parts.bytes -= part.len();
-        let resumes = parts.bytes <= MOST_WAITING / 2;
-        drop(answer);
-        if resumes && !exchange.senders.is_empty() {
-            Python::attach(|py| exchange.resume_senders(py));
-        }
-        Poll::Ready(Some(Ok(part)))
-    }
-}
-
-impl Drop for BodyParts {
-    fn drop(&mut self) {
-        let exchange = &self.0;
-        let mut answer = exchange.answer.borrow_mut();
-        let has_left = match &mut *answer {
-            Answer::Streaming(parts) if parts.has_no_body => {
-                // The client has its response, and the application goes on sending.
-                (parts.is_dropped, parts.bytes) = (true, 0);
-                parts.waiting.clear();
-                false
-            }
-            Answer::Streaming(parts) => parts.end != Some(Ok(())) || !parts.waiting.is_empty(),
-            Answer::Over => return,
-            _ => true,
-        };
-        drop(answer);
-        Python::attach(|py| if has_left { exchange.leave(py) } else { exchange.resume_senders(py) });
     }
 }

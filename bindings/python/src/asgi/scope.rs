@@ -248,7 +248,7 @@ pub(crate) fn is_secure(request: &Begin<'_>, forwarded: &Option<Forwarded>) -> b
 
 /// Returns the trusted proxies of the option `forwarded_allow_ips`: networks and addresses, separated by commas; `*` for all.
 fn proxies(options: &Bound<'_, PyDict>) -> PyResult<Option<TrustedProxies>> {
-    let Some(text) = super::service::option::<String>(options, "forwarded_allow_ips")? else { return Ok(None) };
+    let Some(text) = super::convert::option::<String>(options, "forwarded_allow_ips")? else { return Ok(None) };
     let entries: Vec<&str> = match text.trim() {
         "" => return Ok(None),
         "*" => vec!["0.0.0.0/0", "::/0"],

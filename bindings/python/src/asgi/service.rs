@@ -1,6 +1,8 @@
 //! The service of a worker: it begins each request as a task of the event loop.
 
-use super::channel::{Finished, Receive, Send, Sent, Target};
+use super::awaitable::Sent;
+use super::channel::{Finished, Receive, Send, Target, finish};
+use super::convert::option;
 use super::exchange::Exchange;
 use super::scope::Scopes;
 use super::shared::Shared;
@@ -87,12 +89,6 @@ impl Tasks {
         }
         vectorcall::call(make, &[coroutine, empty, &context], Some(&self.names))
     }
-}
-
-/// Returns an option that need not be given.
-pub(crate) fn option<'py, T: FromPyObjectOwned<'py>>(options: &Bound<'py, PyDict>, name: &str) -> PyResult<Option<T>> {
-    let value = options.get_item(name)?.filter(|value| !value.is_none());
-    value.map(|value| value.extract().map_err(Into::into)).transpose()
 }
 
 impl Asgi {
@@ -233,18 +229,6 @@ impl Asgi {
         self.free.push(place);
         Some(target)
     }
-}
-
-/// Handles the end of an application's task.
-pub(super) fn finish(target: &Target, task: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = task.py();
-    if task.call_method0("cancelled")?.is_truthy()? {
-        target.finished(py, None);
-        return Ok(());
-    }
-    let error = task.call_method0("exception")?;
-    target.finished(py, (!error.is_none()).then_some(error));
-    Ok(())
 }
 
 /// Returns true if a request proposes a WebSocket.

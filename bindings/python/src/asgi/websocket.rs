@@ -1,7 +1,8 @@
 //! A WebSocket that an application handles.
 
-use super::channel::waits;
+use super::awaitable::waits;
 use super::convert::{Fields, as_bytes, header_fields, is};
+use super::received::message_object;
 use super::shared::{CountedTask, Futures, Shared};
 use highwire::ws::{CloseFrame, Error, Message, WebSocket, WebSocketReceiver, WebSocketSender, WebSocketUpgrade};
 use highwire_engine::Response;
@@ -180,7 +181,7 @@ impl Socket {
                 self.wake();
             }
             if self.is_rsgi {
-                return crate::rsgi::message(py, Some(message)).map(Some);
+                return message_object(py, Some(message)).map(Some);
             }
             event.set_item(&words.kind, &words.websocket_receive)?;
             match message {
@@ -192,7 +193,7 @@ impl Socket {
         }
         let Some((code, reason)) = &*self.ended.borrow() else { return Ok(None) };
         if self.is_rsgi {
-            return crate::rsgi::message(py, None).map(Some);
+            return message_object(py, None).map(Some);
         }
         event.set_item(&words.kind, &words.websocket_disconnect)?;
         event.set_item(&words.code, *code)?;
