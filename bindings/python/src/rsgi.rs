@@ -2,8 +2,9 @@
 
 use crate::asgi::answer::Begun;
 use crate::asgi::awaitable::{now, waits};
+use crate::asgi::channel::{Target, received};
 use crate::asgi::convert::{bytes_of, final_status, text_fields};
-use crate::asgi::exchange::Exchange;
+use crate::asgi::exchange::{Exchange, FilePart};
 use crate::asgi::received::{ProtocolClosed, ProtocolError};
 use crate::asgi::scope::{Scopes, is_secure};
 use crate::asgi::websocket::Socket;
@@ -18,6 +19,7 @@ use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyList};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -240,6 +242,19 @@ impl HttpProtocol {
         Ok(exchange)
     }
 
+    fn respond_file(
+        &self,
+        py: Python<'_>,
+        status: u16,
+        headers: &Bound<'_, PyAny>,
+        file: PathBuf,
+        range: Option<Range<u64>>,
+    ) -> PyResult<()> {
+        // If the file is missing, the application may respond otherwise.
+        let part = FilePart::open(py, &std::path::absolute(file)?, range)?;
+        self.start(status, headers)?.send_file(py, part)
+    }
+
     fn respond(&self, py: Python<'_>, status: u16, headers: &Bound<'_, PyAny>, body: Bytes) -> PyResult<()> {
         self.start(status, headers)?.push(py, body, false).map(drop)
     }
@@ -261,10 +276,7 @@ impl HttpProtocol {
     }
 
     fn __anext__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match self.0.get()?.receive(py)? {
-            Ok(part) => now(part),
-            Err(future) => waits(future),
-        }
+        received(py, Target::Http(self.0.get()?.clone()))
     }
 
     /// Waits until the client has left, or has its response.
@@ -291,7 +303,7 @@ impl HttpProtocol {
     }
 
     fn response_file(&self, py: Python<'_>, status: u16, headers: &Bound<'_, PyAny>, file: PathBuf) -> PyResult<()> {
-        self.start(status, headers)?.send_file(py, &std::path::absolute(file)?, None)
+        self.respond_file(py, status, headers, file, None)
     }
 
     fn response_file_range(
@@ -306,24 +318,33 @@ impl HttpProtocol {
         if start > end {
             return Err(PyValueError::new_err(format!("the range begins at {start} and ends at {end}")));
         }
-        self.start(status, headers)?.send_file(py, &std::path::absolute(file)?, Some(start..end))
+        self.respond_file(py, status, headers, file, Some(start..end))
     }
 
     /// Begins a response whose parts are sent with the returned object.
     fn response_stream(&self, py: Python<'_>, status: u16, headers: &Bound<'_, PyAny>) -> PyResult<StreamTransport> {
         let exchange = self.start(status, headers)?;
         exchange.push(py, Bytes::new(), true)?;
-        Ok(StreamTransport(ThreadBound::new(exchange.clone())))
+        Ok(StreamTransport(ThreadBound::new(OpenStream(exchange.clone()))))
     }
 }
 
-/// Sends the parts of a response. It ends when the application returns.
+/// A response in parts, which ends when this is dropped.
+struct OpenStream(Rc<Exchange>);
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.end_parts();
+    }
+}
+
+/// Sends the parts of a response. It ends when the application has dropped this object, usually by returning.
 #[pyclass(frozen, name = "RSGIHTTPStreamTransport")]
-pub(crate) struct StreamTransport(ThreadBound<Rc<Exchange>>);
+pub(crate) struct StreamTransport(ThreadBound<OpenStream>);
 
 impl StreamTransport {
     fn send<'py>(&self, py: Python<'py>, bytes: Bytes) -> PyResult<Bound<'py, PyAny>> {
-        let exchange = self.0.get()?;
+        let exchange = &self.0.get()?.0;
         if exchange.has_left() {
             return Err(ProtocolClosed::new_err("the client has left"));
         }
@@ -350,16 +371,19 @@ pub(crate) struct WebSocketProtocol(pub(crate) ThreadBound<Rc<Socket>>);
 impl WebSocketProtocol {
     fn accept<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let socket = self.0.get()?;
+        if socket.is_over() {
+            return Err(ProtocolClosed::new_err("the client has left"));
+        }
         socket.accept_with(Vec::new(), None)?;
         now(Bound::new(py, WebSocketTransport(ThreadBound::new(socket.clone())))?.into_any())
     }
 
     /// Closes the WebSocket with a code, or refuses it with 403 before it is accepted. Does nothing if it is closed.
     #[pyo3(signature = (status=None))]
-    fn close(&self, status: Option<u16>) -> PyResult<(u16, bool)> {
+    fn close(&self, py: Python<'_>, status: Option<u16>) -> PyResult<(u16, bool)> {
         let socket = self.0.get()?;
         if !socket.is_over() {
-            socket.close_with(status.unwrap_or(1000), "")?;
+            socket.close_with(py, status.unwrap_or(1000), "")?;
         }
         Ok((status.unwrap_or(1000), true))
     }
@@ -382,10 +406,7 @@ impl WebSocketTransport {
 #[pymethods]
 impl WebSocketTransport {
     fn receive<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match self.0.get()?.receive(py)? {
-            Ok(message) => now(message),
-            Err(future) => waits(future),
-        }
+        received(py, Target::WebSocket(self.0.get()?.clone()))
     }
 
     fn send_bytes<'py>(&self, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

@@ -2,7 +2,7 @@
 
 use crate::asgi::convert::option;
 use crate::asgi::service::Asgi;
-use crate::asgi::shared::{set_work, tasks};
+use crate::asgi::shared::set_work;
 use crate::thread_bound::drop_orphans;
 use highwire_engine::io::{Driver as _, Instant, Interest};
 use highwire_engine::tls::TlsConfig;
@@ -13,6 +13,7 @@ use pyo3::types::{PyDict, PyList};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -62,6 +63,8 @@ pub(crate) struct Worker {
     has_stopped: Cell<bool>,
     addresses: Vec<String>,
     trimming: RefCell<Trimming>,
+    /// The number of tasks of the application that have not ended.
+    tasks: Arc<AtomicUsize>,
     /// Logs an event of the engine.
     log_event: Py<PyAny>,
 }
@@ -74,7 +77,7 @@ pub(crate) fn own_process() {
 }
 
 /// Makes the service of the only worker.
-struct Make(Mutex<Option<Py<PyDict>>>);
+struct Make(Mutex<Option<Py<PyDict>>>, Arc<AtomicUsize>);
 
 impl MakeService for Make {
     type Service = Asgi;
@@ -82,7 +85,7 @@ impl MakeService for Make {
     fn make(&self, _: &Arc<Shared>) -> Asgi {
         Python::attach(|py| {
             let options = self.0.lock().expect("no panic").take().expect("there is one worker");
-            Asgi::new(py, options.bind(py)).expect("the options were checked")
+            Asgi::new(py, options.bind(py), self.1.clone()).expect("the options were checked")
         })
     }
 }
@@ -163,7 +166,8 @@ impl Worker {
     #[new]
     fn new(py: Python<'_>, addresses: Vec<String>, options: &Bound<'_, PyDict>) -> PyResult<Worker> {
         // Its errors are those of the options, and are raised here and not in the middle of the engine.
-        drop(Asgi::new(py, options)?);
+        let tasks = Arc::new(AtomicUsize::new(0));
+        drop(Asgi::new(py, options, tasks.clone())?);
         let engine = match options.get_item("engine")? {
             Some(name) if !name.is_none() => match &*name.extract::<String>()? {
                 "auto" => Engine::Auto,
@@ -177,7 +181,7 @@ impl Worker {
         // An application may take as long as it wants, and an event stream may be silent, unless `request_timeout` is given.
         config.timeouts.handler = Duration::ZERO;
         set(options, &mut config)?;
-        let make = Make(Mutex::new(Some(options.clone().unbind())));
+        let make = Make(Mutex::new(Some(options.clone().unbind())), tasks.clone());
         let mut server = Server::new(make, config).map_err(failed)?;
         let tls = tls(options)?;
         for address in &addresses {
@@ -196,6 +200,7 @@ impl Worker {
             has_stopped: Cell::new(false),
             addresses,
             trimming: RefCell::default(),
+            tasks,
             log_event,
         })
     }
@@ -261,6 +266,9 @@ impl Worker {
     fn turn_ready(&self, py: Python<'_>) -> PyResult<()> {
         let mut worker = self.borrow_mut()?;
         drop_orphans();
+        let (connections, now) = (worker.connections(), worker.driver().now());
+        // The moment is not waited for: the next turn comes with other work.
+        let _ = self.trimming.borrow_mut().check(connections, now);
         let stopped = worker.turn_ready().map_err(failed)?;
         self.has_stopped.set(stopped);
         drop(worker);
@@ -300,7 +308,7 @@ impl Worker {
 
     /// The number of tasks of the application that have not ended. One may go on after its response, to do work in the background.
     fn tasks(&self) -> usize {
-        tasks()
+        self.tasks.load(Ordering::Relaxed)
     }
 
     /// The number of requests so far.

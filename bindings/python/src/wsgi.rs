@@ -87,8 +87,14 @@ impl Wsgi {
             let written = state.written.take();
             let body = if written.is_empty() { whole } else { Bytes::from([&written[..], &whole].concat()) };
             close(&result)?;
+            let is_empty = body.is_empty();
             let mut response = Response::with_content(Content::Bytes(body));
-            state.fill(&mut response)?;
+            let length = state.fill(&mut response)?;
+            if is_empty && length.is_some() && request.head.method_span.of(request.window) == b"HEAD" {
+                // It announces what a response with a body would have (RFC 9110 section 8.6).
+                let nothing = BodyStream::new(NoParts);
+                *response.content_mut() = Content::Stream(Box::new(Streamed { length, body: nothing, trailers: None }));
+            }
             return Ok(response);
         }
         let mut parts = Parts {
@@ -233,6 +239,17 @@ fn close(result: &Bound<'_, PyAny>) -> PyResult<()> {
         close.call0()?;
     }
     Ok(())
+}
+
+/// A body without parts.
+struct NoParts;
+
+impl Stream for NoParts {
+    type Item = Result<Bytes, &'static str>;
+
+    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Poll::Ready(None)
+    }
 }
 
 /// What the application has passed to `start_response` and `write`.

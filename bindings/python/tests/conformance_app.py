@@ -264,6 +264,69 @@ async def tasks_of_messages(scope, receive, send):
     await asyncio.gather(send({"type": "http.response.body", "body": text.encode()}))
 
 
+async def cancelled_receivers(scope, receive, send):
+    """Receivers that are cancelled, before the body comes and when it comes, take nothing from the next one."""
+    early = asyncio.create_task(receive())
+    await asyncio.sleep(0)
+    early.cancel()
+    unstarted = asyncio.create_task(receive())
+    unstarted.cancel()
+    body, more = b"", True
+    while more:
+        task = asyncio.create_task(receive())
+        try:
+            event = await asyncio.wait_for(asyncio.shield(task), 0.01)
+        except TimeoutError:
+            task.cancel()
+            if task.done() or await asyncio.wait({task}) and task.cancelled():
+                continue
+            event = task.result()
+        body, more = body + event["body"], event["more_body"]
+    await respond(send, body)
+
+
+async def two_at_once(scope, receive, send):
+    """Another task cancels a receiver in the same turn in which a part wakes it."""
+    event = await receive()
+    body = event["body"]
+    while event["more_body"]:
+        first, second = asyncio.create_task(receive()), asyncio.create_task(receive())
+        done, pending = await asyncio.wait({first, second}, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+        events = [task.result() for task in (first, second) if not task.cancelled()]
+        for event in events:
+            body += event.get("body", b"")
+            if not event.get("more_body", False):
+                break
+    await respond(send, body)
+
+
+async def many_receivers(scope, receive, send):
+    """Asks many times whether the client has left, as `Request.is_disconnected` of Starlette."""
+    await read(receive)
+    await send(START)
+    for _ in range(20_000):
+        task = asyncio.ensure_future(receive())
+        await asyncio.sleep(0)
+        task.cancel()
+    begun = asyncio.get_running_loop().time()
+    await send(END)
+    NOTES.append(asyncio.get_running_loop().time() - begun)
+
+
+async def raises_with_a_receiver(scope, receive, send):
+    await read(receive)
+
+    async def wait():
+        NOTES.append((await receive())["type"])
+
+    app.receiver = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    raise ValueError("on purpose")
+
+
 async def sends_while_read(scope, receive, send):
     """Reading the fields of a message sends another one."""
 
@@ -279,6 +342,12 @@ async def sends_while_read(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": fields()})
     except RuntimeError as error:
         NOTES.append(type(error).__name__)
+
+
+async def sleeps(scope, receive, send):
+    print("the handler sleeps", flush=True)
+    await asyncio.sleep(1)
+    await respond(send, b"slept")
 
 
 async def works_after(scope, receive, send):
@@ -434,6 +503,12 @@ async def open_connection(scope, receive, send):
 async def websocket(scope, receive, send):
     assert await receive() == {"type": "websocket.connect"}
     path = scope["path"]
+    if path == "/deny-with-a-receiver":
+        waiting = asyncio.create_task(receive())
+        await asyncio.sleep(0)
+        await send({"type": "websocket.close"})
+        NOTES.append((await asyncio.wait_for(waiting, 5))["type"])
+        return None
     if path == "/deny":
         return await send({"type": "websocket.close"})
     if path == "/denial":

@@ -52,6 +52,12 @@ class Running:
                 continue
             assert self.log.count(text) >= count, f"the server has ended:\n{self.log}"
 
+    def processes(self) -> list[int]:
+        """Returns the ids of the process and of those that it has started."""
+        own = self.process.pid
+        children = Path(f"/proc/{own}/task/{own}/children").read_text()
+        return [own, *map(int, children.split())]
+
     def stop(self) -> int:
         """Stops the server and returns its exit status."""
         self.process.terminate()

@@ -10,7 +10,8 @@ class App:
     """Has the methods that granian calls."""
 
     def __rsgi_init__(self, loop):
-        NOTES.append(loop.is_running())
+        loop.run_until_complete(asyncio.sleep(0))
+        print("the start", flush=True)
 
     def __rsgi_del__(self, loop):
         print("the end", flush=True)
@@ -75,6 +76,23 @@ async def until_gone(scope, protocol):
         NOTES.append(type(error).__name__)
 
 
+async def missing_file(scope, protocol):
+    try:
+        protocol.response_file(200, [], "/no/such/file")
+    except FileNotFoundError:
+        protocol.response_empty(404, [])
+
+
+async def stream_in_a_task(scope, protocol):
+    transport = protocol.response_stream(200, [])
+
+    async def later():
+        await asyncio.sleep(0.05)
+        await transport.send_str("later")
+
+    app.task = asyncio.create_task(later())
+
+
 async def disconnect(scope, protocol):
     await protocol.client_disconnect()
     NOTES.append("left")
@@ -93,7 +111,8 @@ async def raises(scope, protocol):
 
 
 async def raises_in_stream(scope, protocol):
-    await protocol.response_stream(200, []).send_str("part")
+    transport = protocol.response_stream(200, [])
+    await transport.send_str("part")
     raise ValueError("on purpose")
 
 

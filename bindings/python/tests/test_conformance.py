@@ -185,6 +185,26 @@ def test_tasks_can_be_made_of_receive_and_send(client):
     assert client.post("/tasks-of-messages", content=body()).text == "ab CancelledError True"
 
 
+@pytest.mark.parametrize("path", ["/cancelled-receivers", "/two-at-once"])
+def test_cancelled_receivers_lose_nothing(client, path):
+    def body():
+        for number in range(8):
+            time.sleep(0.015)
+            yield b"%d" % number
+
+    assert client.post(path, content=body()).content == b"01234567"
+
+
+def test_many_cancelled_receivers_cost_little(client):
+    assert client.get("/many-receivers").content == b"end"
+    assert wait_for_notes(client)[0] < 0.5
+
+
+def test_a_receiver_ends_when_the_application_raises(client):
+    assert client.get("/raises-with-a-receiver").status_code == 500
+    assert wait_for_notes(client) == ["http.disconnect"]
+
+
 def test_reading_a_message_may_send_another_one(client):
     assert client.get("/sends-while-read").content == b"inner"
     assert notes(client) == ["RuntimeError"]

@@ -1,6 +1,7 @@
 """The server in an event loop of another program."""
 
 import asyncio
+import threading
 
 import httpx
 import pytest
@@ -89,6 +90,42 @@ def test_two_servers_in_one_loop(run):
         for server in servers:
             server.stop()
         await asyncio.gather(*tasks)
+
+    run(main())
+
+
+def test_another_thread_stops_it(run):
+    async def main():
+        server = server_of("hello")
+        task = await started(server)
+        thread = threading.Thread(target=setattr, args=(server, "should_exit", True))
+        thread.start()
+        await asyncio.wait_for(task, 5)
+        thread.join()
+
+    run(main())
+
+
+def test_the_lifespan_ends_if_the_address_is_taken(run):
+    seen = []
+
+    async def app(scope, receive, send):
+        assert scope["type"] == "lifespan"
+        while True:
+            what = (await receive())["type"]
+            seen.append(what)
+            await send({"type": f"{what}.complete"})
+            if what == "lifespan.shutdown":
+                return
+
+    async def main():
+        first = server_of("hello")
+        task = await started(first)
+        with pytest.raises(OSError):
+            await Server(Config(app=app, bind=first.addresses)).serve()
+        assert seen == ["lifespan.startup", "lifespan.shutdown"]
+        first.stop()
+        await task
 
     run(main())
 

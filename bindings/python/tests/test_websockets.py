@@ -87,6 +87,12 @@ def test_the_application_closes(server, url, path, code, reason):
         assert notes(server)[0]["type"] == "websocket.disconnect"
 
 
+def test_a_receiver_ends_when_the_handshake_is_refused(server, url):
+    with pytest.raises(InvalidStatus), connect(url + "/deny-with-a-receiver"):
+        pass
+    assert notes(server) == ["websocket.disconnect"]
+
+
 def test_wrong_messages_raise(url):
     with connect(url + "/wrong") as socket:
         assert json.loads(socket.recv()) == ["ValueError", "TypeError", "ValueError", "ValueError", "RuntimeError"]

@@ -329,8 +329,9 @@ fn node(text: &str) -> Option<IpAddr> {
 
 fn scheme(text: &str) -> Option<bool> {
     match text {
-        text if text.eq_ignore_ascii_case("https") => Some(true),
-        text if text.eq_ignore_ascii_case("http") => Some(false),
+        // Some proxies name the scheme of a WebSocket.
+        text if text.eq_ignore_ascii_case("https") || text.eq_ignore_ascii_case("wss") => Some(true),
+        text if text.eq_ignore_ascii_case("http") || text.eq_ignore_ascii_case("ws") => Some(false),
         _ => None,
     }
 }

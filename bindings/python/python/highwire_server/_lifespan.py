@@ -101,25 +101,38 @@ class RsgiLifespan:
 
     def __init__(self, app: Callable) -> None:
         self._app = app
+        #: True if `begin` and `end` are called by someone else, outside of the loop.
+        self._is_outside = False
 
-    async def startup(self) -> None:
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Starts the application. Raises LifespanFailed if that raises."""
+        self._is_outside = not loop.is_running()
         try:
-            self._call("__rsgi_init__")
+            self._call("__rsgi_init__", loop)
         except Exception as error:
             raise LifespanFailed("the application's __rsgi_init__ has raised an exception") from error
 
-    async def shutdown(self, timeout: float | None = None) -> None:
+    def end(self, loop: asyncio.AbstractEventLoop) -> None:
         """Ends the application. An exception is logged."""
         try:
-            self._call("__rsgi_del__")
+            self._call("__rsgi_del__", loop)
         except Exception:
             logger.exception("the application's __rsgi_del__ has raised an exception")
+
+    async def startup(self) -> None:
+        """Starts the application, unless it has begun."""
+        if not self._is_outside:
+            self.begin(asyncio.get_running_loop())
+
+    async def shutdown(self, timeout: float | None = None) -> None:
+        """Ends the application, unless someone else does."""
+        if not self._is_outside:
+            self.end(asyncio.get_running_loop())
 
     def cancel(self) -> None:
         """Does nothing, because nothing waits."""
 
-    def _call(self, name: str) -> None:
+    def _call(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         method = getattr(self._app, name, None)
         if method is not None:
-            method(asyncio.get_running_loop())
+            method(loop)

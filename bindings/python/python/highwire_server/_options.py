@@ -203,6 +203,8 @@ def check(options: Options) -> str | None:
         value = getattr(options, name)
         if value is not None and value <= 0:
             return f"--{name.replace('_', '-')} must be more than 0"
+    if options.timeout_keep_alive is not None and options.timeout_keep_alive <= 0:
+        return "--timeout-keep-alive must be more than 0"
     if options.ssl_keyfile and not options.ssl_certfile:
         return "--ssl-keyfile needs --ssl-certfile"
     return None

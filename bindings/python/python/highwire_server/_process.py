@@ -76,19 +76,20 @@ def serve(options: Options, pipe: int | None = None) -> int:
         # The supervisor goes on without what is only for the application.
         if options.env_file is not None:
             load_environment(options.env_file)
-        app = import_application(options.app, options.app_dir, options.factory)
+        try:
+            app = import_application(options.app, options.app_dir, options.factory)
+        except ApplicationNotFound as error:
+            logger.error("%s", error)
+            return CANNOT_SERVE
+        except Exception:
+            logger.exception("the application cannot be imported")
+            return CANNOT_SERVE
         server = Server(config_of(options, app))
-        server.run(on_start=lambda: tell(b"started\n"), on_limit=lambda: tell(b"replace\n"))
-    except ApplicationNotFound as error:
-        logger.error("%s", error)
-        return CANNOT_SERVE
+        server.run(on_start=lambda: tell(b"started\n"), on_limit=lambda: tell(b"replace\n"), is_supervised=pipe is not None)
     except LifespanFailed as error:
         logger.error("%s", error, exc_info=error.__cause__)
         return CANNOT_SERVE
     except (OSError, ValueError) as error:
         logger.error("%s", error)
-        return CANNOT_SERVE
-    except Exception:
-        logger.exception("the application cannot be imported")
         return CANNOT_SERVE
     return 0

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ access_logger = logging.getLogger("highwire.access")
 ACCESS_FORMAT = '%(peer)s - "%(method)s %(target)s %(protocol)s" %(status)d %(bytes)d %(microseconds)d'
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+#: The most bytes of a body for a WSGI application, unless `limit_body` says otherwise.
+MOST_WSGI_BODY = 1 << 30
 
 
 def log_exception(error: BaseException | None, text: str) -> None:
@@ -117,34 +121,47 @@ class Server:
         self._stop: asyncio.Event | None = None
         self._signals = 0
         self._wsgi: dict | None = None
-        self._is_rsgi = False
+        self._rsgi: RsgiLifespan | None = None
+        self._is_supervised = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        #: The moment at which the end is no longer waited for.
+        self._until: float | None = None
         self._on_start: Callable | None = None
         self._on_limit: Callable | None = None
 
-    def run(self, on_start: Callable | None = None, on_limit: Callable | None = None) -> None:
+    def run(
+        self, on_start: Callable | None = None, on_limit: Callable | None = None, is_supervised: bool = False
+    ) -> None:
         """Serves until a signal to stop comes, or until `stop` is called.
 
         on_start: called when the server listens.
         on_limit: called once when `limit_requests` is reached.
+        is_supervised: another process sends the signals: SIGTERM to stop, and SIGQUIT to cut what is left.
         """
-        self._on_start, self._on_limit = on_start, on_limit
+        self._on_start, self._on_limit, self._is_supervised = on_start, on_limit, is_supervised
         if self.config.threads == 1 and interface_of(self.config.app, self.config.interface) == "wsgi":
             return self._run_wsgi()
+        if self.config.loop not in ("auto", "asyncio", "uvloop"):
+            raise ValueError(f"loop must be 'auto', 'asyncio' or 'uvloop', not {self.config.loop!r}")
+        selector = WorkerSelector()
+        factory: Callable = lambda: asyncio.SelectorEventLoop(selector)  # noqa: E731
         if self.config.loop == "uvloop":
             try:
                 import uvloop
             except ImportError:
                 raise ValueError("the loop 'uvloop' needs the package uvloop") from None
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                wait = WorkerReader(runner.get_loop())
-                runner.run(self._serve(wait, has_signals=True))
-            return
-        if self.config.loop not in ("auto", "asyncio"):
-            raise ValueError(f"loop must be 'auto', 'asyncio' or 'uvloop', not {self.config.loop!r}")
-        selector = WorkerSelector()
-        loop = asyncio.SelectorEventLoop(selector)
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(self._serve(selector, has_signals=True))
+            factory = uvloop.new_event_loop
+        with asyncio.Runner(loop_factory=factory) as runner:
+            loop = runner.get_loop()
+            wait = WorkerReader(loop) if self.config.loop == "uvloop" else selector
+            if interface_of(self.config.app, self.config.interface) == "rsgi":
+                # The application may run the loop until something is done.
+                self._rsgi = RsgiLifespan(self.config.app)
+                self._rsgi.begin(loop)
+            runner.run(self._serve(wait, has_signals=True))
+            if self._rsgi is not None:
+                self._rsgi.end(loop)
 
     async def serve(self, on_start: Callable | None = None, on_limit: Callable | None = None) -> None:
         """Serves in the event loop that runs, until `stop` is called. If the task is cancelled, it stops as for `stop` and then
@@ -167,48 +184,63 @@ class Server:
             self.stop()
 
     def stop(self) -> None:
-        """Stops: no new connections, and the requests in progress may finish. Called again, it cuts them."""
+        """Stops: no new connections, and the requests in progress may finish. Called again, it cuts them. Any thread may call it."""
+        if self._loop is not None and threading.get_ident() != self._thread:
+            self._loop.call_soon_threadsafe(self._stop_here)
+        else:
+            self._stop_here()
+
+    def _stop_here(self) -> None:
         self._signals += 1
         if self._stop is not None:
             self._stop.set()
-        if self._signals > 1 and self._worker is not None:
-            self._worker.abort()
+
+    def _handlers(self) -> dict[int, Callable[[], None]]:
+        """Returns what is done for each signal."""
+        if not self._is_supervised:
+            return {number: self._stop_here for number in STOP_SIGNALS}
+        # The terminal and service managers send a signal to all processes, and the supervisor sends one for each of these. Only
+        # SIGQUIT, which the supervisor sends, does not wait.
+        return {
+            signal.SIGINT: lambda: None,
+            signal.SIGTERM: lambda: None if self._signals else self._stop_here(),
+            signal.SIGQUIT: lambda: [self._stop_here() for _ in range(2)] and None,
+        }
 
     async def _serve(self, wait: WorkerReader | WorkerSelector, has_signals: bool) -> None:
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._stop = asyncio.Event()
         app, interface = self.config.app, interface_of(self.config.app, self.config.interface)
         if interface == "wsgi":
             app = Wsgi(app, self.config.threads)
-        lifespan = RsgiLifespan(app) if interface == "rsgi" else Lifespan(app, self.config.lifespan)
+        lifespan = self._rsgi or (RsgiLifespan(app) if interface == "rsgi" else Lifespan(app, self.config.lifespan))
         with contextlib.ExitStack() as stack:
-            for number in STOP_SIGNALS if has_signals else ():
-                loop.add_signal_handler(number, self.stop)
+            for number, handler in self._handlers().items() if has_signals else ():
+                loop.add_signal_handler(number, handler)
                 stack.callback(loop.remove_signal_handler, number)
             if not await self._start_up(lifespan):
                 return
-            self._is_rsgi = interface == "rsgi"
-            if self._is_rsgi:
-                app = getattr(app, "__rsgi__", app)
-            self._worker = self._make_worker(loop, app, lifespan.state)
-            wait.attach(self._worker)
-            logger.info("listening on %s", ", ".join(self.addresses))
-            if self._on_start is not None:
-                self._on_start()
-            limit = asyncio.create_task(self._watch_limit()) if self.config.limit_requests is not None else None
+            cancelled = limit = None
             try:
-                cancelled = None
+                self._worker = self._make_worker(loop, app, lifespan.state, interface)
+                wait.attach(self._worker)
+                logger.info("listening on %s", ", ".join(self.addresses))
+                if self._on_start is not None:
+                    self._on_start()
+                if self.config.limit_requests is not None:
+                    limit = asyncio.create_task(self._watch_limit())
                 try:
                     await self._stop.wait()
                 except asyncio.CancelledError as error:
                     cancelled = error
-                if limit is not None:
-                    limit.cancel()
                 await self._drain()
             finally:
+                if limit is not None:
+                    limit.cancel()
                 wait.detach()
                 self._worker = None
-            await lifespan.shutdown(self.config.graceful_timeout)
+                await self._end(lifespan)
             if cancelled is not None:
                 raise cancelled
 
@@ -216,19 +248,39 @@ class Server:
         """Starts the application. Returns false if a signal to stop has come meanwhile."""
         assert self._stop is not None
         starting, stopped = asyncio.create_task(lifespan.startup()), asyncio.create_task(self._stop.wait())
-        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+        try:
+            await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            if not starting.done():
+                # It may take long, or hang.
+                lifespan.cancel()
+                starting.cancel()
         if not starting.done():
-            # It may take long, or hang.
             logger.info("stopped before the application has started")
-            lifespan.cancel()
-            starting.cancel()
             return False
-        stopped.cancel()
         starting.result()
         if self._signals:
-            await lifespan.shutdown(self.config.graceful_timeout)
+            await self._end(lifespan)
             return False
         return True
+
+    async def _end(self, lifespan: Lifespan | RsgiLifespan) -> None:
+        """Ends the application, within what is left of the time for the end, and at least a second."""
+        left = self._until - asyncio.get_running_loop().time() if self._until is not None else self.config.graceful_timeout
+        ending = asyncio.create_task(lifespan.shutdown(max(left, 1.0)))
+        try:
+            while not ending.done():
+                await asyncio.wait((ending,), timeout=0.05)
+                if self._signals > 1 and not ending.done():
+                    logger.warning("stopping: the application's shutdown is cut")
+                    break
+        finally:
+            if not ending.done():
+                lifespan.cancel()
+                ending.cancel()
+        if ending.done():
+            ending.result()
 
     def _run_wsgi(self) -> None:
         """Runs the worker without an event loop, because a WSGI application may start one itself. Django refuses to use its
@@ -237,8 +289,9 @@ class Server:
         limit = self.config.limit_requests
         loop = asyncio.new_event_loop()
         self._wsgi = base_environ(server_of(self.config.bind[0]), self.config.root_path, 1)
-        worker = self._worker = self._make_worker(loop, self.config.app, None)
-        before = {number: signal.signal(number, lambda *_: self.stop()) for number in STOP_SIGNALS}
+        worker = self._worker = self._make_worker(loop, self.config.app, None, "wsgi")
+        handlers = self._handlers()
+        before = {number: signal.signal(number, lambda number, _: handlers[number]()) for number in handlers}
         try:
             logger.info("listening on %s", ", ".join(self.addresses))
             if self._on_start is not None:
@@ -263,11 +316,18 @@ class Server:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _make_worker(self, loop: asyncio.AbstractEventLoop, app: Callable, state: dict | None) -> Worker:
+    def _make_worker(
+        self, loop: asyncio.AbstractEventLoop, app: Callable, state: dict | None, interface: str
+    ) -> Worker:
         options = {name: getattr(self.config, name) for name in NATIVE}
         options |= {"application": app, "loop": loop, "log": log_exception, "log_event": log_event, "state": state}
         options["wsgi"] = self._wsgi
-        options["rsgi"] = self._is_rsgi
+        options["rsgi"] = interface == "rsgi"
+        if interface == "rsgi":
+            options["application"] = getattr(app, "__rsgi__", app)
+        if interface == "wsgi" and self.config.limit_body is None:
+            # The body is received whole before the application is called.
+            options["limit_body"] = MOST_WSGI_BODY
         options["server"] = server_of(self.config.bind[0])
         worker = Worker(self.config.bind, options)
         self.addresses = worker.addresses
@@ -285,13 +345,13 @@ class Server:
         logger.info("stopping: %d connections", worker.connections())
         worker.shutdown()
         loop = asyncio.get_running_loop()
-        until = loop.time() + self.config.graceful_timeout
+        self._until = loop.time() + self.config.graceful_timeout
         # A task may go on after its response, to do work in the background.
         while not worker.has_stopped or worker.tasks():
-            if loop.time() >= until or self._signals > 1:
-                connections, tasks = worker.connections(), worker.tasks()
+            if loop.time() >= self._until or self._signals > 1:
+                text = "stopping: %d connections are cut, and %d tasks of the application are not waited for"
+                logger.warning(text, worker.connections(), worker.tasks())
                 worker.abort()
-                logger.warning("stopping: %d connections and %d tasks of the application are cut", connections, tasks)
                 break
             await asyncio.sleep(0.02)
         while not worker.has_stopped:

@@ -24,6 +24,9 @@ START = 60.0
 #: The first and the longest wait before a process that has ended is started again, in seconds.
 BACK_OFF = (0.2, 30.0)
 
+#: The seconds after which a process is replaced that should be replaced, if the last try has failed.
+TRY_AGAIN = 10.0
+
 #: The seconds between two looks at the memory of the processes.
 LOOK = 1.0
 
@@ -38,7 +41,7 @@ class Process:
     popen: subprocess.Popen
     pipe: int
     begun: float = field(default_factory=time.monotonic)
-    #: The moment at which the process is replaced.
+    #: The moment at which the process is to be replaced.
     until: float = float("inf")
     is_ready: bool = False
     #: The process takes the place of this one as soon as it serves.
@@ -133,7 +136,7 @@ class Supervisor:
     def _wait(self) -> None:
         now = time.monotonic()
         moments = [*self._waits, *(process.kill_at for process in self._processes if process.kill_at is not None)]
-        moments += [process.begun + START for process in self._processes if not process.is_ready]
+        moments += [process.begun + START for process in self._processes if not process.is_ready and not process.is_stopping]
         moments += [process.until for process in self._processes if not process.is_stopping]
         if self._options.workers_max_rss is not None:
             moments.append(now + LOOK)
@@ -166,11 +169,10 @@ class Supervisor:
                 if process.replaces is not None:
                     self._stop(process.replaces)
                     process.replaces = None
-                if process.is_stale and not self._is_stopping:
-                    process.is_stale = False
-                    self._replace(process)
-            elif line == b"replace" and not self._is_stopping and not process.is_stopping:
-                self._replace(process)
+                if process.is_stale:
+                    process.is_stale, process.until = False, 0.0
+            elif line == b"replace":
+                process.until = 0.0
 
     def _stop(self, process: Process) -> None:
         if process.is_stopping:
@@ -188,7 +190,7 @@ class Supervisor:
                 if self._is_stopping:
                     # The second signal does not wait for requests.
                     for process in self._processes:
-                        process.popen.terminate()
+                        process.popen.send_signal(signal.SIGQUIT)
                 self._is_stopping = True
                 self._waits.clear()
                 for process in self._processes:
@@ -196,11 +198,13 @@ class Supervisor:
 
     def _replace_all(self) -> None:
         logger.info("replacing all processes")
+        # Those that wait for a change of the files need not wait.
+        self._waits = [0.0 if moment == float("inf") else moment for moment in self._waits]
         for process in list(self._processes):
             if process.is_stopping:
                 continue
             if process.replaces is None:
-                self._replace(process)
+                process.until = 0.0
             else:
                 # It may have begun with the application as it was before. It is replaced once it serves, so that processes
                 # follow one another even if the application changes all the time.
@@ -209,6 +213,7 @@ class Supervisor:
     def _replace(self, process: Process) -> None:
         """Starts a process that takes the place of another one, unless there is one already."""
         if all(other.replaces is not process for other in self._processes):
+            logger.info("process %d is to be replaced", process.popen.pid)
             self._start(replaces=process)
 
     def _reap(self) -> None:
@@ -225,8 +230,8 @@ class Supervisor:
             if process.replaces is not None:
                 # The process that it should have replaced goes on.
                 logger.error("process %d, a replacement, has ended with the status %d", pid, status)
-                if process.is_stale and process.replaces in self._processes:
-                    self._replace(process.replaces)
+                if process.is_stale:
+                    process.replaces.until = 0.0
                 continue
             successor = next((other for other in self._processes if other.replaces is process), None)
             if successor is not None:
@@ -282,13 +287,14 @@ class Supervisor:
         """Replaces processes that are too old or too large."""
         now, most = time.monotonic(), self._options.workers_max_rss
         for process in list(self._processes):
-            if not process.is_ready or process.is_stopping or self._is_stopping:
+            if process.is_stopping or self._is_stopping:
                 continue
             if process.until <= now:
                 # If the replacement fails, another one is tried later.
-                process.until = now + self._options.workers_lifetime
-                logger.info("process %d has reached its lifetime", process.popen.pid)
+                process.until = now + TRY_AGAIN
                 self._replace(process)
+            elif not process.is_ready:
+                continue
             elif most is not None and now - process.begun >= HEALTHY and (rss := resident(process.popen.pid)) > most:
                 # A new process may be too large, too. It is not replaced at once.
                 if all(other.replaces is not process for other in self._processes):
@@ -305,8 +311,6 @@ class Supervisor:
         def run() -> None:
             for changes in watch(*folders, watch_filter=PythonFilter(), stop_event=stop, raise_interrupt=False):
                 logger.info("%s has changed", ", ".join(sorted(os.path.relpath(path) for _, path in changes)))
-                if float("inf") in self._waits:
-                    self._waits[:] = [0.0]
                 self._note(signal.SIGHUP, None)
 
         thread = threading.Thread(target=run, name="highwire-reload", daemon=True)

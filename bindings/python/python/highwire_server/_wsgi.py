@@ -101,13 +101,11 @@ class Wsgi:
             headers = [(b"content-type", b"text/plain"), (b"retry-after", b"1")]
             await send({"type": "http.response.start", "status": 503, "headers": headers})
             return await send({"type": "http.response.body", "body": b"Service Unavailable"})
-        body = await receive_body(receive)
-        if body is None:
-            return None
-        environ = environ_of(scope, io.BytesIO(body), self._threads)
         self._running += 1
         try:
-            await self._in_pool(environ, send)
+            body = await receive_body(receive)
+            if body is not None:
+                await self._in_pool(environ_of(scope, io.BytesIO(body), self._threads), send)
         finally:
             self._running -= 1
         return None

@@ -7,7 +7,7 @@ use pyo3::types::PyType;
 
 /// What `receive` and `send` return are coroutines, as applications expect that make tasks of them. The methods of one are those of
 /// `collections.abc.Coroutine`.
-fn throw(exception: Bound<'_, PyAny>) -> PyErr {
+pub(super) fn throw(exception: Bound<'_, PyAny>) -> PyErr {
     // Before Python 3.12, the type may come without the exception.
     if let Ok(class) = exception.cast::<PyType>() {
         return class.call0().map_or_else(|error| error, PyErr::from_value);

@@ -1,17 +1,18 @@
 //! The callables `receive` and `send` of an application, and what they return.
 
-use super::awaitable::{now, waits};
+use super::awaitable::throw;
 use super::exchange::Exchange;
 use super::websocket::Socket;
 use crate::thread_bound::ThreadBound;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyStopIteration, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyIterator};
 use std::rc::Rc;
 
 /// What an application handles.
 #[derive(Clone)]
-pub(super) enum Target {
+pub(crate) enum Target {
     Http(Rc<Exchange>),
     WebSocket(Rc<Socket>),
 }
@@ -21,6 +22,22 @@ impl Target {
         match self {
             Target::Http(exchange) => exchange.keep_task(task),
             Target::WebSocket(socket) => socket.keep_task(task),
+        }
+    }
+
+    /// Takes the next event, if there is one.
+    fn take<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self {
+            Target::Http(exchange) => exchange.take(py),
+            Target::WebSocket(socket) => socket.take(py),
+        }
+    }
+
+    /// Returns a future that wakes a task when there may be an event.
+    fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self {
+            Target::Http(exchange) => exchange.wait(py),
+            Target::WebSocket(socket) => socket.wait(py),
         }
     }
 
@@ -40,14 +57,78 @@ pub(crate) struct Receive(pub(super) ThreadBound<Target>);
 #[pymethods]
 impl Receive {
     fn __call__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let received = match self.0.get()? {
-            Target::Http(exchange) => exchange.receive(py)?,
-            Target::WebSocket(socket) => socket.receive(py)?,
-        };
-        match received {
-            Ok(event) => now(event),
-            Err(future) => waits(future),
+        received(py, self.0.get()?.clone())
+    }
+}
+
+/// The coroutine of `receive`. It takes what has come when a task runs it, and not before, so that nothing is lost with a task
+/// that is cancelled.
+#[pyclass(freelist = 256)]
+pub(crate) struct Received {
+    target: ThreadBound<Target>,
+    /// The iterator of the future that the task waits for.
+    iterator: Option<Py<PyIterator>>,
+}
+
+/// Returns the coroutine that receives the next event.
+pub(crate) fn received(py: Python<'_>, target: Target) -> PyResult<Bound<'_, PyAny>> {
+    Ok(Bound::new(py, Received { target: ThreadBound::new(target), iterator: None })?.into_any())
+}
+
+impl Received {
+    fn step<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        loop {
+            if let Some(iterator) = self.iterator.take()
+                && let Some(yielded) = iterator.bind(py).clone().next()
+            {
+                self.iterator = Some(iterator);
+                return yielded;
+            }
+            let target = self.target.get()?;
+            if let Some(event) = target.take(py)? {
+                return Err(PyStopIteration::new_err((event.unbind(),)));
+            }
+            let future = target.wait(py)?;
+            let iterator = future.call_method0(intern!(py, "__await__"))?.cast_into::<PyIterator>()?;
+            self.iterator = Some(iterator.unbind());
         }
+    }
+}
+
+#[pymethods]
+impl Received {
+    fn __await__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    /// Generators that await use `yield from`.
+    fn __iter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.step(py)
+    }
+
+    fn send<'py>(&mut self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.step(value.py())
+    }
+
+    #[pyo3(signature = (exception, value=None, traceback=None))]
+    fn throw(
+        &mut self,
+        exception: Bound<'_, PyAny>,
+        value: Option<Bound<'_, PyAny>>,
+        traceback: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let _ = traceback;
+        // The future that it waits for is forgotten when others are woken.
+        self.iterator = None;
+        Err(throw(value.unwrap_or(exception)))
+    }
+
+    fn close(&mut self) {
+        self.iterator = None;
     }
 }
 

@@ -5,11 +5,12 @@ use super::awaitable::waits;
 use super::body_parts::BodyParts;
 use super::convert::{Fields, bytes_of, header_fields, is, open};
 use super::received::{ProtocolClosed, disconnect, end_of_body, gather, part};
-use super::shared::{CountedTask, Futures, Shared};
+use super::shared::{CountedTask, Futures, Shared, settle};
 use bytes::Bytes;
 use futures_core::Stream;
 use highwire_engine::body::BodyStream;
 use highwire_engine::http::StatusCode;
+use highwire_engine::io::file::Open;
 use highwire_engine::response::{Content, Streamed};
 use highwire_engine::{Body, Disconnect, Response};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
@@ -18,8 +19,11 @@ use pyo3::types::{PyBytes, PyDict};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::ops::Range;
+use std::path::Path;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// The number of bytes that wait for the client at which `send` begins to wait.
@@ -47,6 +51,8 @@ pub(crate) struct Exchange {
     receivers: Futures,
     /// The futures of RSGI that wait only for the disconnect.
     watchers: Futures,
+    /// Wakes the engine's task that waits for the disconnect.
+    watch: RefCell<Option<Waker>>,
     /// The futures that `send` has returned and that are pending.
     pub(super) senders: Futures,
     /// The task of the application, which the event loop only refers to weakly.
@@ -63,6 +69,7 @@ impl Exchange {
             is_head,
             is_rsgi,
             watchers: Futures::default(),
+            watch: RefCell::default(),
             answer: RefCell::new(Answer::Nothing),
             body: RefCell::new(body),
             next: RefCell::default(),
@@ -80,7 +87,7 @@ impl Exchange {
     }
 
     pub(crate) fn keep_task(&self, task: Py<PyAny>) {
-        *self.task.borrow_mut() = Some((task, CountedTask::new()));
+        *self.task.borrow_mut() = Some((task, CountedTask::new(&self.shared.tasks)));
     }
 
     /// Keeps what a request needs that is not answered by its first step.
@@ -132,10 +139,11 @@ impl Exchange {
     pub(crate) fn finished(self: &Rc<Self>, py: Python<'_>, error: Option<Bound<'_, PyAny>>) {
         self.task.borrow_mut().take();
         let is_over = self.answer.borrow().is_complete();
-        let is_ended = self.is_rsgi && error.is_none() && matches!(&*self.answer.borrow(), Answer::Streaming(_));
+        // The response of RSGI ends when its transport is dropped, which another task may have.
+        let goes_on = self.is_rsgi && error.is_none() && matches!(&*self.answer.borrow(), Answer::Streaming(_));
         let text = match &error {
             Some(_) => Some("the application raised an exception"),
-            None if is_over || is_ended || self.has_left.get() => None,
+            None if is_over || goes_on || self.has_left.get() => None,
             None if matches!(&*self.answer.borrow(), Answer::Nothing) => {
                 Some("the application returned without a response")
             }
@@ -146,7 +154,7 @@ impl Exchange {
         {
             self.shared.log(py, error, text);
         }
-        if is_over {
+        if is_over || goes_on {
             return;
         }
         let mut answer = self.answer.borrow_mut();
@@ -155,9 +163,8 @@ impl Exchange {
                 let text = "Internal Server Error";
                 *answer = Answer::Ready(Box::new(Response::error(StatusCode::INTERNAL_SERVER_ERROR, text)));
             }
-            // The application of RSGI has no other way to end its response.
             Answer::Streaming(parts) => {
-                parts.end = Some(if is_ended { Ok(()) } else { Err(()) });
+                parts.end = Some(Err(()));
                 let waker = parts.waker.take();
                 drop(answer);
                 waker.into_iter().for_each(Waker::wake);
@@ -165,28 +172,37 @@ impl Exchange {
             _ => {}
         }
         self.wake();
+        // Another task of the application may wait.
+        self.answered(py);
     }
 
     fn wake(&self) {
         self.waker.borrow().iter().for_each(Waker::wake_by_ref);
     }
 
-    /// Implements `receive`: returns the next event, or `None` if it has to be awaited.
-    pub(crate) fn receive<'py>(
-        self: &Rc<Self>,
-        py: Python<'py>,
-    ) -> PyResult<Result<Bound<'py, PyAny>, Bound<'py, PyAny>>> {
+    /// Takes the next event for the application, if there is one.
+    pub(crate) fn take<'py>(self: &Rc<Self>, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         if !self.has_body.get() && !self.has_left.get() {
-            if let Some(event) = self.read(py)? {
-                return Ok(Ok(event));
-            }
-        } else if self.is_rsgi && !self.has_left.get() {
-            return Err(end_of_body());
-        } else if self.has_left.get() || self.answer.borrow().is_complete() {
-            return Ok(Ok(self.disconnect_event(py)?));
+            return self.read(py);
         }
-        self.wait_for_event(py);
-        Ok(Err(self.receivers.add(py, &self.shared)?))
+        if self.is_rsgi && !self.has_left.get() {
+            return Err(end_of_body());
+        }
+        if self.has_left.get() || self.answer.borrow().is_complete() {
+            return self.disconnect_event(py).map(Some);
+        }
+        Ok(None)
+    }
+
+    /// Returns a future that wakes a task when [`take`](Self::take) may have an event.
+    pub(crate) fn wait<'py>(self: &Rc<Self>, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let future = self.receivers.add(py, &self.shared)?;
+        if !self.has_body.get() {
+            self.begin_to_read();
+        } else if !self.awaits_disconnect.get() {
+            self.watch_disconnect();
+        }
+        Ok(future)
     }
 
     /// Returns the next part of the body, if it has come.
@@ -196,8 +212,13 @@ impl Exchange {
             self.has_body.set(true);
             return self.request_event(py, &[], false).map(Some);
         };
+        let next = self.next.borrow_mut().take();
+        if next.is_none() && self.is_reading.get() {
+            // Polling the body here would take the place of the task that waits for it.
+            return Ok(None);
+        }
         let mut cx = Context::from_waker(Waker::noop());
-        let part = match self.next.borrow_mut().take() {
+        let part = match next {
             Some(part) => Poll::Ready(Some(Ok(part))),
             None => Pin::new(&mut *reader).poll_next(&mut cx),
         };
@@ -249,29 +270,9 @@ impl Exchange {
                     Some(Err(_)) => return exchange.leave(py),
                     None => *exchange.body.borrow_mut() = None,
                 }
-                // A part must not be taken for a future that was cancelled.
-                if !exchange.receivers.wait(py, &exchange.shared) {
-                    return;
-                }
-                let event = exchange.read(py);
-                exchange.receivers.resolve(py, &exchange.shared, event);
-                // Another task of the application may wait, too.
-                if !exchange.receivers.is_empty() {
-                    exchange.wait_for_event(py);
-                }
+                exchange.receivers.wake(py, &exchange.shared);
             });
         });
-    }
-
-    /// Lets pending receivers have what comes next: a part of the body, or the disconnect.
-    fn wait_for_event(self: &Rc<Self>, py: Python<'_>) {
-        if !self.has_body.get() {
-            self.begin_to_read();
-        } else if self.answer.borrow().is_complete() {
-            self.answered(py);
-        } else if !self.awaits_disconnect.get() {
-            self.watch_disconnect();
-        }
     }
 
     fn watch_disconnect(self: &Rc<Self>) {
@@ -279,18 +280,33 @@ impl Exchange {
         let Some(disconnect) = self.disconnect.borrow().clone() else { return };
         let exchange = Rc::downgrade(self);
         self.spawn(async move {
-            disconnect.disconnected().await;
-            if let Some(exchange) = exchange.upgrade() {
+            let mut left = pin!(disconnect.disconnected());
+            // The disconnect is not told any more when the response is complete.
+            let has_left = poll_fn(|cx| {
+                let Some(exchange) = exchange.upgrade().filter(|exchange| !exchange.answer.borrow().is_complete())
+                else {
+                    return Poll::Ready(false);
+                };
+                *exchange.watch.borrow_mut() = Some(cx.waker().clone());
+                left.as_mut().poll(cx).map(|()| true)
+            })
+            .await;
+            if has_left && let Some(exchange) = exchange.upgrade() {
                 Python::attach(|py| exchange.disconnected(py));
             }
         });
     }
 
+    /// Ends the task that waits for the disconnect.
+    fn end_watch(&self) {
+        self.watch.take().into_iter().for_each(Waker::wake);
+    }
+
     /// Tells pending receivers that the client has left, or has its response.
     fn disconnected(&self, py: Python<'_>) {
         self.has_left.set(true);
-        self.receivers.resolve_all(py, &self.shared, || self.disconnect_event(py).map(Some));
-        self.watchers.resolve_all(py, &self.shared, || Ok(None));
+        self.receivers.wake(py, &self.shared);
+        self.watchers.wake(py, &self.shared);
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
@@ -300,7 +316,7 @@ impl Exchange {
     }
 
     pub(super) fn resume_senders(&self, py: Python<'_>) {
-        self.senders.resolve_all(py, &self.shared, || Ok(None));
+        self.senders.wake(py, &self.shared);
     }
 
     fn request_event<'py>(&self, py: Python<'py>, body: &[u8], more: bool) -> PyResult<Bound<'py, PyAny>> {
@@ -315,7 +331,7 @@ impl Exchange {
     pub(crate) fn disconnected_future<'py>(self: &Rc<Self>, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let future = self.watchers.add(py, &self.shared)?;
         if self.has_left.get() || self.answer.borrow().is_complete() {
-            self.watchers.resolve_all(py, &self.shared, || Ok(None));
+            self.watchers.wake(py, &self.shared);
         } else if !self.awaits_disconnect.get() {
             self.watch_disconnect();
         }
@@ -350,14 +366,14 @@ impl Exchange {
         if let Poll::Ready(error) = gather(&mut body, &mut parts, &mut Context::from_waker(Waker::noop())) {
             return as_result(py, &parts, error).map(|bytes| Ok(bytes.into_bound(py)));
         }
-        let futures = Futures::default();
-        let future = futures.add(py, &self.shared)?;
+        let future = self.shared.event_loop.bind(py).call_method0(&self.shared.words().create_future)?;
+        let pending = future.clone().unbind();
         let exchange = self.clone();
         self.spawn(async move {
             let error = poll_fn(|cx| gather(&mut body, &mut parts, cx)).await;
             Python::attach(|py| {
-                let result = as_result(py, &parts, error).map(|bytes| Some(bytes.into_bound(py)));
-                futures.resolve(py, &exchange.shared, result);
+                let result = as_result(py, &parts, error).map(|bytes| bytes.into_bound(py));
+                settle(py, &exchange.shared, &pending, result);
             });
         });
         Ok(Err(future))
@@ -496,28 +512,28 @@ impl Exchange {
         let (py, words) = (message.py(), self.shared.words());
         let path = message.get_item(&words.path)?.ok_or_else(|| PyValueError::new_err("the message has no 'path'"))?;
         let path: std::path::PathBuf = path.extract()?;
-        self.send_file(py, &path, None)?;
+        self.send_file(py, FilePart::open(py, &path, None)?)?;
         Ok(self.shared.sent.bind(py).clone())
     }
 
+    /// Ends a response in parts, unless it has ended.
+    pub(crate) fn end_parts(&self) {
+        if let Answer::Streaming(parts) = &mut *self.answer.borrow_mut()
+            && parts.end.is_none()
+        {
+            parts.end = Some(Ok(()));
+            parts.waker.take().into_iter().for_each(Waker::wake);
+        }
+        Python::attach(|py| self.answered(py));
+    }
+
     /// Sends a file, or a part of it, as the body.
-    pub(crate) fn send_file(
-        self: &Rc<Self>,
-        py: Python<'_>,
-        path: &std::path::Path,
-        range: Option<std::ops::Range<u64>>,
-    ) -> PyResult<()> {
-        let (file, length) = open(path).map_err(|error| {
-            let error = PyErr::from(error);
-            let _ = error.value(py).setattr("filename", path);
-            error
-        })?;
-        let range = range.map_or(0..length, |range| range.start.min(length)..range.end.min(length));
+    pub(crate) fn send_file(self: &Rc<Self>, py: Python<'_>, part: FilePart) -> PyResult<()> {
         let mut answer = self.answer.borrow_mut();
         let Some(begun) = answer.take_begun() else {
             return Err(PyRuntimeError::new_err("'http.response.pathsend' must follow 'http.response.start'"));
         };
-        let mut response = Response::file_part(file, range);
+        let mut response = Response::file_part(part.file, part.range);
         begun.fill(&mut response);
         *answer = Answer::Ready(Box::new(response));
         drop(answer);
@@ -528,9 +544,35 @@ impl Exchange {
 
     /// Tells pending receivers that the response is complete.
     fn answered(&self, py: Python<'_>) {
-        self.watchers.resolve_all(py, &self.shared, || Ok(None));
-        if self.has_body.get() && !self.is_rsgi {
-            self.receivers.resolve_all(py, &self.shared, || self.disconnect_event(py).map(Some));
+        self.end_watch();
+        self.watchers.wake(py, &self.shared);
+        if self.has_body.get() {
+            self.receivers.wake(py, &self.shared);
         }
+    }
+}
+
+/// A file, or a part of it.
+pub(crate) struct FilePart {
+    file: Arc<Open>,
+    range: Range<u64>,
+}
+
+impl FilePart {
+    /// Opens a file with an absolute path.
+    pub(crate) fn open(py: Python<'_>, path: &Path, range: Option<Range<u64>>) -> PyResult<FilePart> {
+        let (file, length) = open(path).map_err(|error| {
+            let error = PyErr::from(error);
+            let _ = error.value(py).setattr("filename", path);
+            error
+        })?;
+        let range = range.map_or(0..length, |range| range.start.min(length)..range.end.min(length));
+        Ok(FilePart { file, range })
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.end_watch();
     }
 }

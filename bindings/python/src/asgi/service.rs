@@ -23,6 +23,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll};
 
 /// The most bytes of a body that a WSGI application gets by default. It is received before the application is called.
@@ -92,7 +94,7 @@ impl Tasks {
 }
 
 impl Asgi {
-    pub(crate) fn new(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Asgi> {
+    pub(crate) fn new(py: Python<'_>, options: &Bound<'_, PyDict>, tasks: Arc<AtomicUsize>) -> PyResult<Asgi> {
         let get = |name: &str| -> PyResult<Py<PyAny>> {
             let missing = || pyo3::exceptions::PyKeyError::new_err(name.to_owned());
             Ok(options.get_item(name)?.ok_or_else(missing)?.unbind())
@@ -104,6 +106,7 @@ impl Asgi {
             log: get("log")?,
             event_loop: event_loop.clone_ref(py),
             spawner: RefCell::default(),
+            tasks,
         };
         Ok(Asgi {
             application: get("application")?,

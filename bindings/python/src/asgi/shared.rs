@@ -5,36 +5,28 @@ use super::words::Words;
 use highwire_engine::context::Spawner;
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 thread_local! {
     /// True if the event loop has got work since the turn began.
     static HAS_WORK: Cell<bool> = const { Cell::new(false) };
 }
 
-thread_local! {
-    /// The number of tasks of applications that have not ended.
-    static TASKS: Cell<usize> = const { Cell::new(0) };
-}
-
 /// Counts a task of an application, until it is dropped.
-pub(crate) struct CountedTask(());
+pub(crate) struct CountedTask(Arc<AtomicUsize>);
 
 impl CountedTask {
-    pub(crate) fn new() -> CountedTask {
-        TASKS.set(TASKS.get() + 1);
-        CountedTask(())
+    pub(crate) fn new(tasks: &Arc<AtomicUsize>) -> CountedTask {
+        tasks.fetch_add(1, Ordering::Relaxed);
+        CountedTask(tasks.clone())
     }
 }
 
 impl Drop for CountedTask {
     fn drop(&mut self) {
-        TASKS.set(TASKS.get() - 1);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// Returns the number of tasks of applications that have not ended.
-pub(crate) fn tasks() -> usize {
-    TASKS.get()
 }
 
 /// Notes whether the event loop has got work since the turn began.
@@ -47,76 +39,70 @@ pub(crate) fn has_work() -> bool {
     HAS_WORK.get()
 }
 
-/// The pending futures that `receive` or `send` of one request have returned.
-#[derive(Default)]
-pub(crate) struct Futures(RefCell<Vec<Py<PyAny>>>);
+/// The number of futures at which those that are done are forgotten for the first time.
+const FIRST_PRUNED: usize = 8;
 
-impl Futures {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
-    }
+/// The futures of one request that wait for something. What they wait for is taken by the task that they wake, so that nothing
+/// is lost with a task that is cancelled.
+pub(crate) struct Futures {
+    pending: RefCell<Vec<Py<PyAny>>>,
+    /// The number of futures at which those that are done are forgotten.
+    prune_at: Cell<usize>,
+}
 
-    /// Returns true if a future waits for a result. Forgets those that were cancelled.
-    pub(crate) fn wait(&self, py: Python<'_>, shared: &Shared) -> bool {
-        let mut futures = self.0.take();
-        let is_done = |future: &Py<PyAny>| future.call_method0(py, &shared.words().done)?.is_truthy(py);
-        futures.retain(|future| !is_done(future).unwrap_or(true));
-        futures.append(&mut self.0.borrow_mut());
-        let waits = !futures.is_empty();
-        *self.0.borrow_mut() = futures;
-        waits
-    }
-
-    /// Makes a future.
-    pub(crate) fn add<'py>(&self, py: Python<'py>, shared: &Shared) -> PyResult<Bound<'py, PyAny>> {
-        let future = shared.event_loop.bind(py).call_method0(&shared.words().create_future)?;
-        self.0.borrow_mut().push(future.clone().unbind());
-        Ok(future)
-    }
-
-    /// Gives the first future a result, if it is not cancelled.
-    pub(crate) fn resolve(&self, py: Python<'_>, shared: &Shared, result: PyResult<Option<Bound<'_, PyAny>>>) {
-        loop {
-            let future = {
-                let mut futures = self.0.borrow_mut();
-                if futures.is_empty() {
-                    return;
-                }
-                futures.remove(0)
-            };
-            let words = shared.words();
-            let set = || -> PyResult<bool> {
-                if future.call_method0(py, &words.done)?.is_truthy(py)? {
-                    return Ok(false);
-                }
-                set_work(true);
-                match &result {
-                    Ok(result) => future.call_method1(py, &words.set_result, (result.as_ref(),))?,
-                    Err(error) => future.call_method1(py, &words.set_exception, (error.clone_ref(py),))?,
-                };
-                Ok(true)
-            };
-            match set() {
-                // It was cancelled. The next one gets the result.
-                Ok(false) => {}
-                Ok(true) => return,
-                Err(error) => return error.write_unraisable(py, None),
-            }
-        }
+impl Default for Futures {
+    fn default() -> Futures {
+        Futures { pending: RefCell::default(), prune_at: Cell::new(FIRST_PRUNED) }
     }
 }
 
 impl Futures {
-    /// Gives each future the result that `make` returns for it.
-    pub(crate) fn resolve_all<'py>(
-        &self,
-        py: Python<'py>,
-        shared: &Shared,
-        make: impl Fn() -> PyResult<Option<Bound<'py, PyAny>>>,
-    ) {
-        while !self.is_empty() {
-            self.resolve(py, shared, make());
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.borrow().is_empty()
+    }
+
+    /// Makes a future.
+    pub(crate) fn add<'py>(&self, py: Python<'py>, shared: &Shared) -> PyResult<Bound<'py, PyAny>> {
+        if self.pending.borrow().len() >= self.prune_at.get() {
+            let mut pending = self.pending.take();
+            pending.retain(|future| !is_done(py, shared, future).unwrap_or(true));
+            self.prune_at.set(FIRST_PRUNED.max(2 * pending.len()));
+            pending.append(&mut self.pending.borrow_mut());
+            *self.pending.borrow_mut() = pending;
         }
+        let future = shared.event_loop.bind(py).call_method0(&shared.words().create_future)?;
+        self.pending.borrow_mut().push(future.clone().unbind());
+        Ok(future)
+    }
+
+    /// Wakes the tasks that wait.
+    pub(crate) fn wake(&self, py: Python<'_>, shared: &Shared) {
+        for future in self.pending.take() {
+            settle(py, shared, &future, Ok(py.None().into_bound(py)));
+        }
+    }
+}
+
+fn is_done(py: Python<'_>, shared: &Shared, future: &Py<PyAny>) -> PyResult<bool> {
+    future.call_method0(py, &shared.words().done)?.is_truthy(py)
+}
+
+/// Gives a future its result, unless it is cancelled.
+pub(crate) fn settle(py: Python<'_>, shared: &Shared, future: &Py<PyAny>, result: PyResult<Bound<'_, PyAny>>) {
+    let words = shared.words();
+    let set = || -> PyResult<()> {
+        if is_done(py, shared, future)? {
+            return Ok(());
+        }
+        set_work(true);
+        match result {
+            Ok(result) => future.call_method1(py, &words.set_result, (result,))?,
+            Err(error) => future.call_method1(py, &words.set_exception, (error,))?,
+        };
+        Ok(())
+    };
+    if let Err(error) = set() {
+        error.write_unraisable(py, None);
     }
 }
 
@@ -129,6 +115,8 @@ pub(crate) struct Shared {
     /// Logs an exception of the application. Its arguments are the exception, or `None`, and a text.
     pub(crate) log: Py<PyAny>,
     pub(crate) spawner: RefCell<Option<Spawner>>,
+    /// The number of tasks of the application that have not ended.
+    pub(crate) tasks: Arc<AtomicUsize>,
 }
 
 impl Shared {

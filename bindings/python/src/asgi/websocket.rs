@@ -92,7 +92,7 @@ impl Socket {
     }
 
     pub(crate) fn keep_task(&self, task: Py<PyAny>) {
-        *self.task.borrow_mut() = Some((task, CountedTask::new()));
+        *self.task.borrow_mut() = Some((task, CountedTask::new(&self.shared.tasks)));
     }
 
     pub(crate) fn keep(&self, waker: Waker) {
@@ -130,7 +130,8 @@ impl Socket {
             self.shared.log(py, error, text);
         }
         if is_open {
-            return self.answer(Response::error(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"));
+            self.answer(Response::error(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"));
+            return self.note_close(py);
         }
         if !is_over {
             self.close(if has_failed { INTERNAL_ERROR } else { 1000 }, "");
@@ -160,12 +161,12 @@ impl Socket {
         // A response that was not taken owns this socket.
         let handshake = std::mem::replace(&mut *self.handshake.borrow_mut(), Handshake::Taken);
         drop(handshake);
-        self.receivers.resolve_all(py, &self.shared, || self.next_event(py));
-        self.senders.resolve_all(py, &self.shared, || Ok(None));
+        self.receivers.wake(py, &self.shared);
+        self.senders.wake(py, &self.shared);
     }
 
-    /// Returns the next event for the application, if there is one.
-    fn next_event<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// Takes the next event for the application, if there is one.
+    pub(crate) fn take<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let words = self.shared.words();
         let event = PyDict::new(py);
         if !self.has_connected.replace(true) {
@@ -201,12 +202,9 @@ impl Socket {
         Ok(Some(event.into_any()))
     }
 
-    /// Implements `receive`.
-    pub(crate) fn receive<'py>(&self, py: Python<'py>) -> PyResult<Result<Bound<'py, PyAny>, Bound<'py, PyAny>>> {
-        match self.next_event(py)? {
-            Some(event) => Ok(Ok(event)),
-            None => Ok(Err(self.receivers.add(py, &self.shared)?)),
-        }
+    /// Returns a future that wakes a task when [`take`](Self::take) may have an event.
+    pub(crate) fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.receivers.add(py, &self.shared)
     }
 
     /// Implements `send`.
@@ -310,11 +308,11 @@ impl Socket {
         let code = code.map_or(Ok(1000), |code| code.extract::<u16>())?;
         let reason = message.get_item(&words.reason)?.filter(|reason| !reason.is_none());
         let reason = reason.map_or(Ok(String::new()), |reason| reason.extract())?;
-        self.close_with(code, &reason)
+        self.close_with(message.py(), code, &reason)
     }
 
     /// Closes the connection, or refuses it with 403.
-    pub(crate) fn close_with(&self, code: u16, reason: &str) -> PyResult<()> {
+    pub(crate) fn close_with(&self, py: Python<'_>, code: u16, reason: &str) -> PyResult<()> {
         if self.is_closed.get() {
             return Err(PyRuntimeError::new_err("'websocket.close' was sent before"));
         }
@@ -323,7 +321,8 @@ impl Socket {
             if matches!(*self.handshake.borrow(), Handshake::Open(_)) {
                 self.answer(Response::error(StatusCode::FORBIDDEN, ""));
             }
-            return self.note_close();
+            self.note_close(py);
+            return Ok(());
         }
         if !highwire::ws::is_close_code(code) {
             return Err(PyValueError::new_err(format!("{code} is not a code that a Close frame may have")));
@@ -336,9 +335,9 @@ impl Socket {
     }
 
     /// Lets `receive` return `websocket.disconnect` after a connection was refused.
-    fn note_close(&self) -> PyResult<()> {
+    fn note_close(&self, py: Python<'_>) {
         self.ended.borrow_mut().get_or_insert((ABNORMAL, String::new()));
-        Ok(())
+        self.receivers.wake(py, &self.shared);
     }
 
     /// Refuses the handshake with a response of the application (the extension `websocket.http.response`).
@@ -378,7 +377,8 @@ impl Socket {
             return Ok(());
         }
         self.answer(*response);
-        self.note_close()
+        self.note_close(message.py());
+        Ok(())
     }
 }
 
@@ -439,7 +439,7 @@ impl Serving {
         }
         if self.socket.outbox_bytes.get() <= MOST_WAITING / 2 && !self.socket.senders.is_empty() {
             Python::attach(|py| {
-                self.socket.senders.resolve_all(py, &self.socket.shared, || Ok(None));
+                self.socket.senders.wake(py, &self.socket.shared);
             });
         }
         Ok(Sent::One)
@@ -451,14 +451,7 @@ impl Serving {
         }
         self.socket.received.borrow_mut().push_back(message);
         if !self.socket.receivers.is_empty() {
-            Python::attach(|py| {
-                // A message must not be taken for a future that was cancelled.
-                if !self.socket.receivers.wait(py, &self.socket.shared) {
-                    return;
-                }
-                let event = self.socket.next_event(py);
-                self.socket.receivers.resolve(py, &self.socket.shared, event);
-            });
+            Python::attach(|py| self.socket.receivers.wake(py, &self.socket.shared));
         }
     }
 
