@@ -5,7 +5,7 @@ use crate::asgi::service::Asgi;
 use crate::asgi::shared::set_work;
 use crate::thread_bound::drop_orphans;
 use highwire_engine::io::{Driver as _, Instant, Interest};
-use highwire_engine::tls::TlsConfig;
+use highwire_engine::tls::{ClientAuth, TlsConfig};
 use highwire_engine::{Config, Engine, Listen, MakeService, Runtime, Server, Shared};
 use pyo3::exceptions::{PyKeyError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -134,12 +134,26 @@ fn set(options: &Bound<'_, PyDict>, config: &mut Config) -> PyResult<()> {
 fn tls(options: &Bound<'_, PyDict>) -> PyResult<Option<TlsConfig>> {
     let certificate = option::<PathBuf>(options, "ssl_certfile")?;
     let key = option::<PathBuf>(options, "ssl_keyfile")?;
+    let clients =
+        match (option::<PathBuf>(options, "ssl_ca_certs")?, option::<String>(options, "ssl_cert_reqs")?.as_deref()) {
+            (_, Some("none" | "0")) | (None, None) => ClientAuth::None,
+            (Some(roots), Some("optional" | "1")) => ClientAuth::Optional(roots),
+            (Some(roots), None | Some("required" | "2")) => ClientAuth::Required(roots),
+            (None, Some("optional" | "required" | "1" | "2")) => {
+                return Err(PyValueError::new_err("ssl_cert_reqs needs ssl_ca_certs"));
+            }
+            (_, Some(other)) => {
+                let text = format!("ssl_cert_reqs must be 'none', 'optional' or 'required', not {other:?}");
+                return Err(PyValueError::new_err(text));
+            }
+        };
     match (certificate, key) {
-        (None, None) => Ok(None),
+        (None, None) if clients == ClientAuth::None => Ok(None),
+        (None, None) => Err(PyValueError::new_err("ssl_ca_certs needs ssl_certfile")),
         // One file may hold both.
         (Some(chain), key) => {
             let key = key.unwrap_or_else(|| chain.clone());
-            Ok(Some(TlsConfig::new().certificate_files(chain, key)))
+            Ok(Some(TlsConfig::new().certificate_files(chain, key).client_auth(clients)))
         }
         (None, Some(_)) => Err(PyValueError::new_err("ssl_keyfile needs ssl_certfile")),
     }

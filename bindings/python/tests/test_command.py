@@ -352,9 +352,41 @@ def test_tls(start, folder, tmp_path):
         response = client.get("/scope")
     assert response.http_version == "HTTP/2"
     assert response.json()["scheme"] == "https"
+    facts = response.json()["extensions"]["tls"]
+    assert (facts["tls_version"], facts["cipher_suite"] in (0x1301, 0x1302, 0x1303)) == (0x0304, True)
+    assert (facts["client_cert_chain"], facts["client_cert_name"]) == ([], None)
     ended = command("conformance_app:app", "--ssl-certfile", str(key), "--port", "0", folder=Path(__file__).parent)
     assert ended.returncode == CANNOT_SERVE
     assert "certificate" in ended.stderr
+
+
+@pytest.mark.parametrize("rule", [None, "optional", "none"])
+def test_certificates_of_clients(start, tmp_path, rule):
+    files = {}
+    for name in ("server", "client"):
+        files[name] = (tmp_path / f"{name}.pem", tmp_path / f"{name}.key")
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+             "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE",
+             "-keyout", str(files[name][1]), "-out", str(files[name][0])],
+            check=True, capture_output=True,
+        )  # fmt: skip
+    arguments = ["--ssl-certfile", str(files["server"][0]), "--ssl-keyfile", str(files["server"][1]),
+                 "--ssl-ca-certs", str(files["client"][0]), *(["--ssl-cert-reqs", rule] if rule else [])]  # fmt: skip
+    server = start("conformance_app:app", *arguments)
+    for has_certificate in (True, False):
+        context = ssl.create_default_context(cafile=str(files["server"][0]))
+        if has_certificate:
+            context.load_cert_chain(*map(str, files["client"]))
+        with httpx.Client(verify=context, base_url=f"https://127.0.0.1:{server.port}", trust_env=False) as client:
+            if rule is None and not has_certificate:
+                with pytest.raises(httpx.TransportError):
+                    client.get("/scope")
+                continue
+            facts = client.get("/scope").json()["extensions"]["tls"]
+        is_told = has_certificate and rule != "none"
+        assert facts["client_cert_name"] == ("CN=client" if is_told else None)
+        assert facts["client_cert_chain"] == ([files["client"][0].read_text()] if is_told else [])
 
 
 def test_processes_are_replaced_on_hangup_without_a_lost_request(start, folder):

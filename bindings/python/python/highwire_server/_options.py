@@ -33,6 +33,8 @@ class Options:
     root_path: str = ""
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
+    ssl_ca_certs: str | None = None
+    ssl_cert_reqs: str | None = None
     backlog: int = 4096
     limit_concurrency: int | None = None
     limit_max_requests: int | None = None
@@ -105,6 +107,9 @@ def parser() -> argparse.ArgumentParser:
     add("--root-path", metavar="PATH", help="the path at which a proxy has mounted the application")
     add("--ssl-certfile", metavar="FILE", help="serve TLS with this certificate chain (PEM)")
     add("--ssl-keyfile", metavar="FILE", help="the private key (PEM), if it is not in --ssl-certfile")
+    add("--ssl-ca-certs", metavar="FILE", help="the authorities (PEM) that may issue certificates of clients")
+    add("--ssl-cert-reqs", choices=("none", "optional", "required", "0", "1", "2"),
+        help="whether clients must have a certificate (required with --ssl-ca-certs)")
     add("--backlog", type=int, metavar="N", help="connections that may wait to be accepted (4096)")
     add("--limit-concurrency", type=int, metavar="N", help="the most connections of a process")
     add("--limit-max-requests", type=int, metavar="N", help="replace a process after so many requests")

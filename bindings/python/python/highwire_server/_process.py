@@ -33,6 +33,8 @@ def config_of(options: Options, app) -> Config:
         root_path=options.root_path,
         ssl_certfile=options.ssl_certfile,
         ssl_keyfile=options.ssl_keyfile,
+        ssl_ca_certs=options.ssl_ca_certs,
+        ssl_cert_reqs=options.ssl_cert_reqs,
         backlog=options.backlog,
         limit_connections=options.limit_concurrency,
         limit_requests=limit,

@@ -64,6 +64,8 @@ class Config:
     http: `"auto"`, `"1"` or `"2"`, the versions of HTTP.
     threads: the threads that call a WSGI application; with 1, it is called in the event loop's own thread.
     ssl_certfile, ssl_keyfile: the files of a certificate chain and of its key (PEM). With them, all addresses speak TLS.
+    ssl_ca_certs: the file of the authorities (PEM) that may issue the certificates of clients.
+    ssl_cert_reqs: `"none"`, `"optional"` or `"required"`: whether clients must have one; `"required"` with `ssl_ca_certs`.
     backlog: the connections that may wait to be accepted.
     limit_connections: the most connections; `None` means as many as descriptors and memory allow.
     limit_requests: the number of requests after which `on_limit` of `Server.run` is called.
@@ -90,6 +92,8 @@ class Config:
     threads: int = 1
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
+    ssl_ca_certs: str | None = None
+    ssl_cert_reqs: str | None = None
     backlog: int | None = None
     limit_connections: int | None = None
     limit_requests: int | None = None
@@ -105,7 +109,7 @@ class Config:
 
 #: The settings that the native worker takes as they are.
 NATIVE = (
-    "engine", "root_path", "http", "ssl_certfile", "ssl_keyfile", "backlog", "limit_connections", "limit_body",
+    "engine", "root_path", "http", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs", "ssl_cert_reqs", "backlog", "limit_connections", "limit_body",
     "keep_alive", "graceful_timeout", "request_timeout", "ws_max_size", "ws_deflate", "server_name", "access_log",
     "forwarded_allow_ips",
 )  # fmt: skip

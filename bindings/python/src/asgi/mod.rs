@@ -10,5 +10,6 @@ pub(crate) mod received;
 pub(crate) mod scope;
 pub(crate) mod service;
 pub(crate) mod shared;
+mod tls;
 pub(crate) mod websocket;
 pub(crate) mod words;

@@ -1,5 +1,6 @@
 //! The scope of a request: the dictionary that ASGI gives to an application.
 
+use super::tls::Sessions;
 use super::words::Words;
 use highwire::middleware::{Forwarded, TrustedProxies};
 use highwire_engine::proto::{Head, Version};
@@ -32,6 +33,7 @@ pub(crate) struct Scopes {
     websocket_extensions: Py<PyDict>,
     server: Py<PyAny>,
     root_path: Py<PyString>,
+    sessions: Sessions,
     /// The proxies whose fields tell the client and the scheme.
     proxies: Option<TrustedProxies>,
     /// The state of the lifespan, of which each scope has a copy.
@@ -57,6 +59,7 @@ impl Scopes {
             websocket_extensions: extensions(py, &["websocket.http.response"])?,
             server,
             root_path,
+            sessions: Sessions::default(),
             proxies: proxies(options)?,
             state: state.map(Bound::unbind),
             clients: RefCell::default(),
@@ -133,7 +136,11 @@ impl Scopes {
         if let Some(state) = &self.state {
             scope.set_item(&words.state, state.bind(py).copy()?)?;
         }
-        scope.set_item(&words.extensions, extensions.bind(py).copy()?)
+        let extensions = extensions.bind(py).copy()?;
+        if let Some(facts) = self.sessions.of(py, request.caller)? {
+            extensions.set_item(&words.tls, facts)?;
+        }
+        scope.set_item(&words.extensions, extensions)
     }
 
     /// Returns what a trusted proxy tells about the client, if it tells something.

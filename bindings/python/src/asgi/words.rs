@@ -34,6 +34,7 @@ words! {
     headers = "headers",
     state = "state",
     extensions = "extensions",
+    tls = "tls",
     status = "status",
     body = "body",
     more_body = "more_body",
