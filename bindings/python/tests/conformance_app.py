@@ -278,7 +278,8 @@ async def cancelled_receivers(scope, receive, send):
             event = await asyncio.wait_for(asyncio.shield(task), 0.01)
         except TimeoutError:
             task.cancel()
-            if task.done() or await asyncio.wait({task}) and task.cancelled():
+            await asyncio.wait({task})
+            if task.cancelled():
                 continue
             event = task.result()
         body, more = body + event["body"], event["more_body"]
