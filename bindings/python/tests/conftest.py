@@ -1,6 +1,7 @@
 """Servers for the tests: each is a process of its own, as a user starts it."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -34,7 +35,10 @@ class Running:
                 app, port = arguments[0], arguments[arguments.index("--port") + 1]
                 address = [f"127.0.0.1:{port}"] if name == "hypercorn" else ["--port", port]
                 command = [sys.executable, *OTHERS[name], *address, app]
-            self.process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=folder)
+            # Some servers leave processes behind, which end with the session.
+            self.process = subprocess.Popen(
+                command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=folder, start_new_session=True
+            )
         self.port = int(arguments[arguments.index("--port") + 1]) if "--port" in arguments else 0
 
     @property
@@ -64,7 +68,10 @@ class Running:
         try:
             return self.process.wait(PATIENCE)
         finally:
-            self.process.kill()
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
 
     @property
     def url(self) -> str:
