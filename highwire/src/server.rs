@@ -1,6 +1,7 @@
 //! The server: settings, listeners, workers. Most of it is from the crate `highwire-engine`.
 
-use crate::app::dispatch::{AppFactory, Dispatcher};
+#[doc(inline)]
+pub use crate::app::dispatch::{AppFactory, Dispatcher};
 
 /// The settings that [`App::configure`](crate::App::configure) changes.
 ///

@@ -8,6 +8,7 @@
 mod asgi;
 mod gil;
 mod log;
+mod mounts;
 mod rsgi;
 mod thread_bound;
 mod vectorcall;
@@ -16,7 +17,8 @@ mod wsgi;
 
 use pyo3::prelude::*;
 
-#[pymodule]
+// A build of CPython without its lock takes it while this module is loaded, until one has been tried.
+#[pymodule(gil_used = true)]
 mod _highwire {
     #[pymodule_export]
     use crate::asgi::channel::{Receive, Send};

@@ -3,6 +3,7 @@
 use crate::asgi::convert::option;
 use crate::asgi::service::Asgi;
 use crate::asgi::shared::set_work;
+use crate::mounts::{Mounted, Mounts};
 use crate::thread_bound::drop_orphans;
 use highwire_engine::io::{Driver as _, Instant, Interest};
 use highwire_engine::tls::{ClientAuth, TlsConfig};
@@ -25,6 +26,9 @@ const EVENT_WRITE: u32 = 2;
 /// that is done.
 const LEAST_TO_TRIM: usize = 256;
 const TRIM_AFTER: Duration = Duration::from_secs(1);
+
+/// The time for which clients may keep the files of mounted folders by default, in seconds.
+const STATIC_EXPIRES: u32 = 86_400;
 
 /// Returns freed memory to the system when most connections have gone. (A server with threads of its own does so, too.)
 #[derive(Default)]
@@ -57,7 +61,7 @@ enum Change {
 /// A worker of the server, whose turns are the waits of an event loop. It belongs to the thread that made it.
 #[pyclass(unsendable, frozen)]
 pub(crate) struct Worker {
-    worker: RefCell<highwire_engine::Worker<Runtime, Asgi>>,
+    worker: RefCell<highwire_engine::Worker<Runtime, Mounted>>,
     /// The changes that were made during a turn.
     changes: RefCell<VecDeque<Change>>,
     has_stopped: Cell<bool>,
@@ -77,16 +81,21 @@ pub(crate) fn own_process() {
 }
 
 /// Makes the service of the only worker.
-struct Make(Mutex<Option<Py<PyDict>>>, Arc<AtomicUsize>);
+struct Make {
+    options: Mutex<Option<Py<PyDict>>>,
+    tasks: Arc<AtomicUsize>,
+    mounts: Option<Mounts>,
+}
 
 impl MakeService for Make {
-    type Service = Asgi;
+    type Service = Mounted;
 
-    fn make(&self, _: &Arc<Shared>) -> Asgi {
-        Python::attach(|py| {
-            let options = self.0.lock().expect("no panic").take().expect("there is one worker");
-            Asgi::new(py, options.bind(py), self.1.clone()).expect("the options were checked")
-        })
+    fn make(&self, shared: &Arc<Shared>) -> Mounted {
+        let application = Python::attach(|py| {
+            let options = self.options.lock().expect("no panic").take().expect("there is one worker");
+            Asgi::new(py, options.bind(py), self.tasks.clone()).expect("the options were checked")
+        });
+        Mounted { application, folders: self.mounts.as_ref().map(|mounts| mounts.make(shared)) }
     }
 }
 
@@ -167,7 +176,7 @@ fn failed(error: highwire_engine::Error) -> PyErr {
 }
 
 impl Worker {
-    fn borrow_mut(&self) -> PyResult<RefMut<'_, highwire_engine::Worker<Runtime, Asgi>>> {
+    fn borrow_mut(&self) -> PyResult<RefMut<'_, highwire_engine::Worker<Runtime, Mounted>>> {
         self.worker.try_borrow_mut().map_err(|_| PyRuntimeError::new_err("a turn of the worker runs"))
     }
 }
@@ -195,7 +204,10 @@ impl Worker {
         // An application may take as long as it wants, and an event stream may be silent, unless `request_timeout` is given.
         config.timeouts.handler = Duration::ZERO;
         set(options, &mut config)?;
-        let make = Make(Mutex::new(Some(options.clone().unbind())), tasks.clone());
+        let folders = option(options, "static_mounts")?.unwrap_or_default();
+        let mounts =
+            Mounts::new(&folders, option(options, "static_expires")?.unwrap_or(STATIC_EXPIRES)).map_err(failed)?;
+        let make = Make { options: Mutex::new(Some(options.clone().unbind())), tasks: tasks.clone(), mounts };
         let mut server = Server::new(make, config).map_err(failed)?;
         let tls = tls(options)?;
         for address in &addresses {

@@ -159,6 +159,31 @@ async def trailers(scope, receive, send):
     await send({"type": "http.response.trailers", "headers": [(b"x-u", b"2")]})
 
 
+async def early_hint(scope, receive, send):
+    assert scope["extensions"]["http.response.early_hint"] == {}
+    await send({"type": "http.response.early_hint", "links": [b"</a.css>; rel=preload", b"</b.js>; rel=preload"]})
+    if scope["query_string"] != b"at-once":
+        await asyncio.sleep(0.02)
+        await send({"type": "http.response.early_hint", "links": [b"</c.js>; rel=preload"]})
+        await asyncio.sleep(0.02)
+    await respond(send, b"hinted")
+
+
+async def early_hint_wrong(scope, receive, send):
+    names = []
+    for links in ([b"a\nb"], ["text"], None):
+        try:
+            await send({"type": "http.response.early_hint", "links": links})
+        except (TypeError, ValueError) as error:
+            names.append(type(error).__name__)
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    try:
+        await send({"type": "http.response.early_hint", "links": [b"</late>"]})
+    except RuntimeError as error:
+        names.append(type(error).__name__)
+    await send({"type": "http.response.body", "body": " ".join(names).encode()})
+
+
 async def pathsend(scope, receive, send):
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.pathsend", "path": __file__})

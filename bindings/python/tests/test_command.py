@@ -84,6 +84,10 @@ def test_the_settings_of_gunicorn(tmp_path, capsys):
         (["a:b", "--no-such"], {}, "unrecognized arguments: --no-such"),
         (["a:b"], {"HIGHWIRE_PORT": "x"}, "HIGHWIRE_PORT='x' is not a value of --port"),
         (["a:b"], {"HIGHWIRE_ENGINE": "x"}, "HIGHWIRE_ENGINE='x' is not a value of --engine"),
+        (["a:b", "--static-path-mount", "/no/such"], {}, "there is no folder '/no/such'"),
+        (["a:b", "--static-path-route", "/a"], {}, "--static-path-route needs --static-path-mount"),
+        (["a:b", "--static-path-mount", "/", "--static-path-route", "a"], {}, "must be a path below /, not 'a'"),
+        (["a:b", "--static-path-mount", "/", "--static-path-mount", "/"], {}, "must be given equally often"),
     ],
 )
 def test_wrong_options_are_told_in_one_line(arguments, environment, text):

@@ -122,7 +122,9 @@ def test_scope(client, server):
     assert names.count("host") == 1
     assert dict(scope["headers"])["host"] == f"127.0.0.1:{server.port}"
     assert scope["state"] == {"from_lifespan": ["shared"]}, "a request does not see the state of another one"
-    assert set(scope["extensions"]) == {"http.response.trailers", "http.response.pathsend"}
+    assert set(scope["extensions"]) == {
+        "http.response.trailers", "http.response.pathsend", "http.response.early_hint"
+    }  # fmt: skip
 
 
 def test_headers(client):
@@ -133,6 +135,22 @@ def test_headers(client):
     assert response.headers["content-length"] == "1"
     assert "content-type" not in response.headers
     assert "content-type" not in client.get("/empty-parts").headers
+
+
+@pytest.mark.parametrize(("query", "hints"), [("at-once", 1), ("later", 2)])
+def test_early_hints_precede_the_response(server, query, hints):
+    with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
+        connection.sendall(b"GET /early-hint?%s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % query.encode())
+        answer = connection.makefile("rb").read()
+    heads = answer.split(b"\r\n\r\n")
+    assert [head.split(b"\r\n")[0] for head in heads[:hints]] == [b"HTTP/1.1 103 Early Hints"] * hints
+    assert heads[0].lower().count(b"link: </") == 2
+    assert heads[hints].startswith(b"HTTP/1.1 200 ") and b"link" not in heads[hints].lower()
+    assert heads[hints + 1] == b"hinted"
+
+
+def test_wrong_early_hints(client):
+    assert client.get("/early-hint-wrong").content == b"ValueError TypeError TypeError RuntimeError"
 
 
 def test_pathsend(client):

@@ -375,6 +375,16 @@ impl App {
         Server::new(AppFactory::new(app), config)
     }
 
+    /// Builds what makes the app's service for each worker, for a [`Service`](highwire_engine::Service) of a program's own that lets
+    /// the app answer some of its requests. The settings of [`configure`](Self::configure) are those of the program's server.
+    ///
+    /// # Errors
+    /// Returns an error if a route is wrong.
+    pub fn factory(self) -> Result<AppFactory> {
+        let (app, _) = self.build()?;
+        Ok(AppFactory::new(app))
+    }
+
     pub(crate) fn build(mut self) -> Result<(BuiltApp, Config)> {
         if let Some(mistake) = self.mistake {
             return Err(mistake);

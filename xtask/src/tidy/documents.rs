@@ -42,8 +42,9 @@ pub(super) fn limits(tree: &Tree) -> Vec<Finding> {
         .filter(|(_, _, name)| !listed.contains(name.as_str()))
         .map(|(path, line, name)| Finding::new(path, *line, format!("`{name}` is not in {LIMITS}")))
         .collect();
-    let known: BTreeSet<&str> =
-        tree.sources.values().flat_map(|source| source.code.split(|letter| !is_word(letter))).collect();
+    let python = tree.texts.iter().filter(|(path, _)| path.ends_with(".py")).map(|(_, text)| text.as_str());
+    let rust = tree.sources.values().map(|source| source.code.as_str());
+    let known: BTreeSet<&str> = rust.chain(python).flat_map(|code| code.split(|letter| !is_word(letter))).collect();
     for (index, line) in page.lines().enumerate() {
         let Some(cell) = line.strip_prefix('|').and_then(|row| row.split('|').next()) else { continue };
         let names = cell.split('`').skip(1).step_by(2).map(last_name);
@@ -240,6 +241,8 @@ mod tests {
             &[("engine/src/a.rs", 1)],
         );
         check(limits, &[("cli/src/a.rs", "pub struct Timeouts { pub head: u8 }"), (LIMITS, "x")], &[]);
+        let page = "| `_a.py::MOST` |\n| `_a.py::LEAST` |\n";
+        check(limits, &[("bindings/_a.py", "MOST = 1\n"), (LIMITS, page)], &[(LIMITS, 2)]);
     }
 
     #[test]

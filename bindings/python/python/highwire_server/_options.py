@@ -48,6 +48,9 @@ class Options:
     server_header: bool = True
     proxy_headers: bool = True
     forwarded_allow_ips: str = "127.0.0.1,::1"
+    static_path_mount: list[str] = field(default_factory=list)
+    static_path_route: list[str] = field(default_factory=list)
+    static_path_expires: int = 86_400
     access_log: bool = False
     log_config: str | None = None
     env_file: str | None = None
@@ -69,6 +72,10 @@ class Options:
             return [f"unix:{self.uds}"]
         host = f"[{self.host}]" if ":" in self.host else self.host
         return [f"{host}:{self.port}"]
+
+    def static_mounts(self) -> dict[str, str]:
+        """Returns the folders whose files the server sends, by their paths."""
+        return dict(zip(self.static_path_route or ["/static"], self.static_path_mount))
 
     def as_dict(self) -> dict:
         return asdict(self)
@@ -126,6 +133,10 @@ def parser() -> argparse.ArgumentParser:
         help="do not believe X-Forwarded-For and X-Forwarded-Proto of any proxy")
     add("--forwarded-allow-ips", metavar="LIST",
         help="the proxies that are believed: addresses and networks, or * (127.0.0.1,::1)")
+    add("--static-path-mount", action="append", metavar="FOLDER",
+        help="let the server itself send the files of a folder; repeatable, with a route for each")
+    add("--static-path-route", action="append", metavar="PATH", help="the path of the folder's files (/static)")
+    add("--static-path-expires", type=int, metavar="SECONDS", help="how long clients may keep these files (86400)")
     add("--access-log", action="store_true", help="log each request with the logger highwire.access")
     add("--log-config", metavar="FILE", help="set up logging from a file: .json, .yaml, or .ini")
     add("--env-file", metavar="FILE", help="set environment variables from a file (needs python-dotenv)")
@@ -204,6 +215,20 @@ def check(options: Options) -> str | None:
         return "--port must be at most 65535"
     if options.reload and options.workers > 1:
         return "--reload serves with one process; leave out --workers"
+    routes = options.static_path_route or ["/static"]
+    if options.static_path_mount and len(routes) != len(options.static_path_mount):
+        return "--static-path-mount and --static-path-route must be given equally often"
+    if options.static_path_route and not options.static_path_mount:
+        return "--static-path-route needs --static-path-mount"
+    for route, folder in options.static_mounts().items():
+        if not route.startswith("/") or not route.strip("/"):
+            return f"--static-path-route must be a path below /, not {route!r}"
+        if not os.path.isdir(folder):
+            return f"--static-path-mount: there is no folder {folder!r}"
+    if len(set(routes)) != len(routes):
+        return "--static-path-route is given twice with the same path"
+    if not 0 <= options.static_path_expires <= 2**31:
+        return "--static-path-expires must be from 0 to 2147483648"
     for name in ("workers_lifetime", "workers_max_rss"):
         value = getattr(options, name)
         if value is not None and value <= 0:

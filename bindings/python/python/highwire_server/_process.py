@@ -46,6 +46,8 @@ def config_of(options: Options, app) -> Config:
         ws_deflate=options.ws_deflate,
         access_log=options.access_log,
         forwarded_allow_ips=options.forwarded_allow_ips if options.proxy_headers else None,
+        static_mounts=options.static_mounts(),
+        static_expires=options.static_path_expires,
         server_name="highwire" if options.server_header else None,
     )
 

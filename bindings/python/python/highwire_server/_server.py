@@ -77,6 +77,9 @@ class Config:
     access_log: log each request with the logger `highwire.access`.
     forwarded_allow_ips: the proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed: addresses and networks,
         separated by commas, or `"*"` for all; `None` for none. Clients on unix sockets are believed, too.
+    static_mounts: folders whose files the server sends itself, by the paths before which they are mounted, such as
+        `{"/static": "public"}`. Hidden files are not sent.
+    static_expires: the seconds for which clients may keep these files.
     server_name: the value of the field `Server`; `None` means no such field.
     """
 
@@ -104,6 +107,8 @@ class Config:
     ws_deflate: bool = True
     access_log: bool = False
     forwarded_allow_ips: str | None = "127.0.0.1,::1"
+    static_mounts: dict[str, str] = field(default_factory=dict)
+    static_expires: int = 86_400
     server_name: str | None = "highwire"
 
 
@@ -111,7 +116,7 @@ class Config:
 NATIVE = (
     "engine", "root_path", "http", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs", "ssl_cert_reqs", "backlog", "limit_connections", "limit_body",
     "keep_alive", "graceful_timeout", "request_timeout", "ws_max_size", "ws_deflate", "server_name", "access_log",
-    "forwarded_allow_ips",
+    "forwarded_allow_ips", "static_mounts", "static_expires",
 )  # fmt: skip
 
 

@@ -1,9 +1,8 @@
-//! Values of messages: header fields, bytes, words and files.
+//! Values of messages: header fields, bytes and words.
 
 use bytes::Bytes;
 use highwire_engine::http::header::CONTENT_LENGTH;
 use highwire_engine::http::{HeaderName, HeaderValue, StatusCode};
-use highwire_engine::io::file::{File, Files, Folder, Open};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
@@ -13,16 +12,6 @@ const LEAST_SHARED: usize = 16 * 1024;
 
 /// Header or trailer fields.
 pub(crate) type Fields = Vec<(HeaderName, HeaderValue)>;
-
-/// Opens a file with an absolute path. Returns its length, too.
-pub(super) fn open(path: &std::path::Path) -> std::io::Result<(std::sync::Arc<Open>, u64)> {
-    let invalid =
-        || std::io::Error::new(std::io::ErrorKind::InvalidInput, "the path must be that of a file, and absolute");
-    let (folder, name) = path.parent().zip(path.file_name()).filter(|_| path.is_absolute()).ok_or_else(invalid)?;
-    let file = Folder::open(folder)?.open(name.as_encoded_bytes())?;
-    let length = file.metadata().length;
-    Ok((std::sync::Arc::new(file), length))
-}
 
 /// Returns true if a string is a word. Usually it is the same object.
 pub(super) fn is(text: &Bound<'_, PyAny>, word: &Py<PyString>) -> bool {

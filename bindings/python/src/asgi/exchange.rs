@@ -3,27 +3,25 @@
 use super::answer::{Answer, Begun, Parts, begun};
 use super::awaitable::waits;
 use super::body_parts::BodyParts;
-use super::convert::{Fields, bytes_of, header_fields, is, open};
+use super::convert::{Fields, bytes_of, header_fields, is};
+use super::file_part::FilePart;
+use super::hints::{Hints, link_fields};
 use super::received::{ProtocolClosed, disconnect, end_of_body, gather, part};
 use super::shared::{CountedTask, Futures, Shared, settle};
 use bytes::Bytes;
 use futures_core::Stream;
 use highwire_engine::body::BodyStream;
 use highwire_engine::http::StatusCode;
-use highwire_engine::io::file::Open;
 use highwire_engine::response::{Content, Streamed};
-use highwire_engine::{Body, Disconnect, Response};
+use highwire_engine::{Begin, Body, Disconnect, Response};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::ops::Range;
-use std::path::Path;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// The number of bytes that wait for the client at which `send` begins to wait.
@@ -58,6 +56,7 @@ pub(crate) struct Exchange {
     /// The task of the application, which the event loop only refers to weakly.
     task: RefCell<Option<(Py<PyAny>, CountedTask)>>,
     trailers: RefCell<Fields>,
+    hints: RefCell<Hints>,
     /// Wakes the engine's task of the request.
     waker: RefCell<Option<Waker>>,
 }
@@ -82,6 +81,7 @@ impl Exchange {
             senders: Futures::default(),
             task: RefCell::default(),
             trailers: RefCell::default(),
+            hints: RefCell::default(),
             waker: RefCell::default(),
         })
     }
@@ -98,6 +98,11 @@ impl Exchange {
         if self.awaits_disconnect.get() {
             self.watch_disconnect();
         }
+    }
+
+    /// Sends the hints of the application's first step, and later ones if the response is `pending`.
+    pub(crate) fn send_hints(&self, request: &mut Begin<'_>, pending: bool) {
+        self.hints.borrow_mut().connect(request, pending && !self.is_rsgi);
     }
 
     /// Takes the response, as soon as its head is known.
@@ -395,6 +400,9 @@ impl Exchange {
         if is(&kind, &words.response_pathsend) {
             return self.send_path(message);
         }
+        if is(&kind, &words.response_early_hint) {
+            return self.send_early_hint(message);
+        }
         if !is(&kind, &words.start) {
             return Err(PyValueError::new_err(format!("{} is not a message of an HTTP response", kind.repr()?)));
         }
@@ -516,6 +524,21 @@ impl Exchange {
         Ok(self.shared.sent.bind(py).clone())
     }
 
+    /// Sends links before the response (the extension `http.response.early_hint`).
+    fn send_early_hint<'py>(&self, message: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, words) = (message.py(), self.shared.words());
+        let links =
+            message.get_item(&words.links)?.ok_or_else(|| PyValueError::new_err("the message has no 'links'"))?;
+        // Reading the links may run Python, and with it another `send`.
+        let links = link_fields(&links)?;
+        if !matches!(&*self.answer.borrow(), Answer::Nothing) {
+            let text = "'http.response.early_hint' was sent after 'http.response.start'";
+            return Err(PyRuntimeError::new_err(text));
+        }
+        self.hints.borrow_mut().send(links);
+        Ok(self.shared.sent.bind(py).clone())
+    }
+
     /// Ends a response in parts, unless it has ended.
     pub(crate) fn end_parts(&self) {
         if let Answer::Streaming(parts) = &mut *self.answer.borrow_mut()
@@ -549,25 +572,6 @@ impl Exchange {
         if self.has_body.get() {
             self.receivers.wake(py, &self.shared);
         }
-    }
-}
-
-/// A file, or a part of it.
-pub(crate) struct FilePart {
-    file: Arc<Open>,
-    range: Range<u64>,
-}
-
-impl FilePart {
-    /// Opens a file with an absolute path.
-    pub(crate) fn open(py: Python<'_>, path: &Path, range: Option<Range<u64>>) -> PyResult<FilePart> {
-        let (file, length) = open(path).map_err(|error| {
-            let error = PyErr::from(error);
-            let _ = error.value(py).setattr("filename", path);
-            error
-        })?;
-        let range = range.map_or(0..length, |range| range.start.min(length)..range.end.min(length));
-        Ok(FilePart { file, range })
     }
 }
 

@@ -6,6 +6,8 @@ mod body_parts;
 pub(crate) mod channel;
 pub(crate) mod convert;
 pub(crate) mod exchange;
+pub(crate) mod file_part;
+mod hints;
 pub(crate) mod received;
 pub(crate) mod scope;
 pub(crate) mod service;

@@ -55,7 +55,10 @@ impl Scopes {
             words: Words::new(py),
             no_bytes: PyBytes::new(py, b"").unbind(),
             asgi: asgi.unbind(),
-            extensions: extensions(py, &["http.response.trailers", "http.response.pathsend"])?,
+            extensions: extensions(
+                py,
+                &["http.response.trailers", "http.response.pathsend", "http.response.early_hint"],
+            )?,
             websocket_extensions: extensions(py, &["websocket.http.response"])?,
             server,
             root_path,

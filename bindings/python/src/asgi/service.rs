@@ -181,7 +181,9 @@ impl Asgi {
             };
             self.call(&scope, &Target::Http(exchange.clone()))
         })?;
-        if let Some(response) = exchange.take_response() {
+        let response = exchange.take_response();
+        exchange.send_hints(request, response.is_none());
+        if let Some(response) = response {
             if matches!(response.content(), Content::Stream(_)) {
                 exchange.keep(request.task.waker(), request.hooks.disconnect());
             }

@@ -68,6 +68,8 @@ words! {
     more_trailers = "more_trailers",
     response_trailers = "http.response.trailers",
     response_pathsend = "http.response.pathsend",
+    response_early_hint = "http.response.early_hint",
+    links = "links",
     version_10 = "1.0",
     version_11 = "1.1",
     version_2 = "2",
