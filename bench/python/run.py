@@ -1,6 +1,6 @@
 """Compares servers of Python applications: CPU time of the whole server for each request.
 
-    pip install ./bindings/python granian 'uvicorn[standard]' fastapi flask fastpysgi  # and Debian's packages wrk, gcc, liburing-dev
+    pip install ./bindings/python -r bench/python/requirements.txt  # and Debian's packages wrk, gcc, liburing-dev
     python bench/python/run.py [--rounds 5] [--seconds 3] [ROW ...]
 
 Each server has one worker on CPU 0, and the generator, wrk, runs on CPU 1. The servers take turns within a round. The

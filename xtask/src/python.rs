@@ -47,8 +47,24 @@ pub(crate) fn missing() -> Option<String> {
 /// # Errors
 /// Returns an error if the installation or a test fails.
 pub(crate) fn newest(root: &Path) -> Result<()> {
-    let newest = VERSIONS.into_iter().find_map(|version| Some((version, interpreter(version)?)));
-    newest.map_or(Ok(()), |(version, program)| test(root, version, &program))
+    match newest_interpreter() {
+        Some((version, program)) => test(root, version, &program),
+        None => Ok(()),
+    }
+}
+
+fn newest_interpreter() -> Option<(&'static str, PathBuf)> {
+    VERSIONS.into_iter().find_map(|version| Some((version, interpreter(version)?)))
+}
+
+/// Installs the package, with the packages of a file, for the newest Python that is here. Returns the interpreter of the virtual
+/// environment.
+///
+/// # Errors
+/// Returns an error if no Python is here, or if the installation fails.
+pub(crate) fn install_newest(root: &Path, requirements: &str) -> Result<PathBuf> {
+    let (version, program) = newest_interpreter().ok_or_else(|| Error::Failed(missing().unwrap_or_default()))?;
+    install(root, version, &program, requirements)
 }
 
 /// Does what [`newest`] does with each version that is here.
@@ -65,7 +81,8 @@ pub(crate) fn all(root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn test(root: &Path, version: &str, program: &Path) -> Result<()> {
+/// Installs the package and the packages of a file in a virtual environment, and returns its interpreter.
+fn install(root: &Path, version: &str, program: &Path, requirements: &str) -> Result<PathBuf> {
     let folder = root.join("target/tools").join(format!("python-{version}"));
     let python = folder.join("bin/python");
     if !python.is_file() {
@@ -73,10 +90,15 @@ fn test(root: &Path, version: &str, program: &Path) -> Result<()> {
     }
     let mut pip = Command::new(&python);
     pip.current_dir(root).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-    pip.arg(format!("./{PACKAGE}")).args(["--requirement", REQUIREMENTS]);
+    pip.arg(format!("./{PACKAGE}")).args(["--requirement", requirements]);
     // The dependencies of the native module stay built.
     pip.env("CARGO_TARGET_DIR", root.join("target/python"));
     run(&mut pip, INSTALL)?;
+    Ok(python)
+}
+
+fn test(root: &Path, version: &str, program: &Path) -> Result<()> {
+    let python = install(root, version, program, REQUIREMENTS)?;
     let mut tests = Command::new(&python);
     run(tests.current_dir(root.join(PACKAGE)).args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"]), TESTS)
 }

@@ -10,6 +10,7 @@ mod memory;
 mod models;
 mod plot;
 mod proxies;
+mod python;
 mod run;
 mod sample;
 mod scenario;
@@ -35,6 +36,7 @@ Usage: cargo xtask bench http   [--scenario NAME]... [--peers NAME,... | --again
        cargo xtask bench clients [--rounds N]
        cargo xtask bench proxies [--rounds N] [--seconds S]
        cargo xtask bench bindings [--rounds N] [--seconds S]
+       cargo xtask bench python [--rounds N] [--seconds S]
        cargo xtask bench --list
 
   http     runs the scenarios; writes bench/http.md
@@ -43,6 +45,7 @@ Usage: cargo xtask bench http   [--scenario NAME]... [--peers NAME,... | --again
   clients  compares clients: Highwire's, a floor, hyper and reqwest; writes bench/clients.md
   proxies  compares reverse proxies: Highwire, nginx and HAProxy; writes bench/proxies.md
   bindings compares a hello in C and other languages with that in Rust, and allocators; writes bench/bindings.md
+  python   compares servers of Python applications: Highwire, granian, uvicorn and FastPySGI; writes bench/python.md
 
 Options:
   --rounds N        number of rounds; each runs every server once, in rotated order (default 5)
@@ -100,11 +103,12 @@ type Prepare = fn(&Path) -> Result<()>;
 type Compare = fn(&Path, &Plan) -> Result<()>;
 
 /// The comparisons that have no choices.
-const PAGES: [(&str, Prepare, Compare); 4] = [
+const PAGES: [(&str, Prepare, Compare); 5] = [
     ("models", |root| prepare(root, &[], &Rivals::Peers(&[])), models::run),
     ("clients", clients::prepare, clients::run),
     ("proxies", proxies::prepare, proxies::run),
     ("bindings", bindings::prepare, bindings::run),
+    ("python", python::prepare, python::run),
 ];
 
 pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
@@ -169,7 +173,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
             }
         }
         _ => Err(Error::Usage(
-            "`bench` needs `http`, `models`, `clients`, `proxies` or `bindings`; see `cargo xtask bench --help`".into(),
+            "`bench` needs `http`, `models`, `clients`, `proxies`, `bindings` or `python`; see `cargo xtask bench --help`".into(),
         )),
     }
 }
