@@ -30,6 +30,14 @@ pub const TABLE_DESCRIPTORS: usize = 64 * 1024;
 /// that a flood of new connections does not delay the existing ones.
 pub const ACCEPTS_A_TURN: usize = 64;
 
+/// The most connections that the io_uring driver accepts in a turn from a listener from which other workers or processes accept,
+/// too. It begins with one, so that an idle one gets the next.
+pub const SHARED_ACCEPTS_A_TURN: usize = 16;
+
+/// The longest time for which the io_uring driver lets operations wait while handlers run. A turn with many completions would
+/// otherwise send the first response after the last handler.
+pub const MOST_DELAY: Duration = Duration::from_millis(1);
+
 /// The most readiness events that one system call returns.
 pub const EVENTS_A_TURN: usize = 1024;
 

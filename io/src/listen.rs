@@ -5,6 +5,7 @@ use crate::sys::Waitable;
 use crate::sys::listen::{self as system, Acceptor};
 use crate::sys::socket::{defer_accept, limit_unsent_bytes};
 use socket2::{Domain, Protocol, SockAddr, Type};
+use std::cell::Cell;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -85,6 +86,8 @@ pub struct Listener {
     path: Option<PathBuf>,
     /// True if the process has inherited the socket.
     is_inherited: bool,
+    /// True if other workers, or other processes, may accept from the socket's queue.
+    is_shared: Cell<bool>,
 }
 
 impl Listener {
@@ -103,11 +106,15 @@ impl Listener {
                 address: address.clone(),
                 path: Some(path.clone()),
                 is_inherited: false,
+                is_shared: Cell::new(false),
             }),
-            Address::Inherited(number) => {
-                let listener = |(acceptor, address)| Listener { acceptor, address, path: None, is_inherited: true };
-                system::inherit(*number).map(listener)
-            }
+            Address::Inherited(number) => system::inherit(*number).map(|(acceptor, address)| Listener {
+                acceptor,
+                address,
+                path: None,
+                is_inherited: true,
+                is_shared: Cell::new(true),
+            }),
         };
         listener.map_err(named)
     }
@@ -142,6 +149,11 @@ impl Listener {
         self.is_inherited
     }
 
+    #[cfg(target_os = "linux")]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared.get()
+    }
+
     /// Returns the address on which the socket listens, with the port that the system chose if port 0 was requested.
     pub fn address(&self) -> &Address {
         &self.address
@@ -154,7 +166,8 @@ impl Listener {
     /// Returns the system's error.
     pub fn duplicate(&self) -> io::Result<Listener> {
         let (acceptor, address) = (system::duplicate(&self.acceptor)?, self.address.clone());
-        Ok(Listener { acceptor, address, path: None, is_inherited: self.is_inherited })
+        self.is_shared.set(true);
+        Ok(Listener { acceptor, address, path: None, is_inherited: self.is_inherited, is_shared: Cell::new(true) })
     }
 
     pub(crate) fn acceptor(&self) -> &Acceptor {
@@ -232,7 +245,13 @@ fn bind_tcp(address: SocketAddr, options: &Options) -> io::Result<Listener> {
     socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
     socket.set_nonblocking(true)?;
     let bound = socket.local_addr()?.as_socket().unwrap_or(address);
-    Ok(Listener { acceptor: system::acceptor(socket), address: Address::Tcp(bound), path: None, is_inherited: false })
+    Ok(Listener {
+        acceptor: system::acceptor(socket),
+        address: Address::Tcp(bound),
+        path: None,
+        is_inherited: false,
+        is_shared: Cell::new(false),
+    })
 }
 
 /// Returns false if the system has no IPv6.

@@ -1,7 +1,7 @@
 //! New connections, which peers or the loop have opened, and ends of streams that a multishot receive does not report.
 
-use super::{Entry, Uring, data, kind, numbered, ring};
-use crate::{Address, Completion, ListenerId, Peer, Queue, Sink, SocketId, socket};
+use super::{Accepting, Entry, Uring, data, kind, numbered, ring};
+use crate::{Address, Completion, ListenerId, Peer, Queue, Sink, SocketId, limit, socket};
 use io_uring::{cqueue, opcode, types};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -64,10 +64,61 @@ impl Uring {
             return;
         }
         accepting.armed = true;
+        if accepting.listener.is_shared() {
+            // A multishot accept would take connections while this thread runs a handler, although others are idle, and the
+            // kernel would always prefer the same ring.
+            let descriptor = types::Fd(accepting.listener.waitable());
+            let entry = opcode::PollAdd::new(descriptor, libc::POLLIN as u32).build();
+            return self.submit(entry.user_data(numbered(kind::ACCEPTABLE, number)));
+        }
         // Accepted sockets are non-blocking, because `sendfile` has no flag for that. The ring's operations still wait.
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let entry = opcode::AcceptMulti::new(types::Fd(accepting.listener.waitable())).flags(flags).build();
         self.submit(entry.user_data(numbered(kind::ACCEPT, number)));
+    }
+
+    /// Ends the operation in flight that waits for connections.
+    pub(super) fn disarm_accept(&mut self, number: usize) {
+        if let Some(Some(Accepting { listener, armed: true, .. })) = self.listeners.get(number) {
+            let kind = if listener.is_shared() { kind::ACCEPTABLE } else { kind::ACCEPT };
+            self.cancel(numbered(kind, number));
+        }
+    }
+
+    /// Accepts from a shared listener: one connection, and more if connections have waited since the last turn. The others who
+    /// accept from it get the rest.
+    pub(super) fn acceptable<S: Sink>(&mut self, number: usize, result: i32, queue: &mut Queue, sink: &mut S) {
+        let turns = self.turns;
+        let Some(Some(accepting)) = self.listeners.get_mut(number) else { return };
+        accepting.armed = false;
+        let is_crowded = accepting.accepted_in.wrapping_add(1) == turns;
+        accepting.burst = if is_crowded { (accepting.burst * 2).min(limit::SHARED_ACCEPTS_A_TURN) } else { 1 };
+        accepting.accepted_in = turns;
+        for _ in 0..if result < 0 { 0 } else { accepting.burst } {
+            let Some(Some(accepting)) = self.listeners.get_mut(number) else { return };
+            match socket::accept(accepting.listener.acceptor()) {
+                Ok((stream, peer)) => {
+                    let socket = self.insert(stream, peer);
+                    sink.complete(Completion::Accepted { listener: ListenerId(number as u32), socket, peer }, queue);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    self.accept_failed(number, error, queue, sink);
+                    break;
+                }
+            }
+        }
+        self.arm_accept(number);
+    }
+
+    /// Pauses a listener and reports it, unless the error is one of a single connection.
+    fn accept_failed<S: Sink>(&mut self, number: usize, error: io::Error, queue: &mut Queue, sink: &mut S) {
+        if let Some(Some(accepting)) = self.listeners.get_mut(number)
+            && !socket::is_transient(&error)
+        {
+            accepting.paused = true;
+            sink.complete(Completion::AcceptFailed { listener: ListenerId(number as u32), error }, queue);
+        }
     }
 
     pub(super) fn accepted<S: Sink>(&mut self, number: usize, entry: Entry, queue: &mut Queue, sink: &mut S) {
@@ -86,13 +137,8 @@ impl Uring {
         }
         let Some(Some(accepting)) = self.listeners.get_mut(number) else { return };
         accepting.armed &= cqueue::more(entry.flags);
-        if entry.result < 0 {
-            let error = io::Error::from_raw_os_error(-entry.result);
-            let cancelled = entry.result == -libc::ECANCELED;
-            if !cancelled && !socket::is_transient(&error) {
-                accepting.paused = true;
-                sink.complete(Completion::AcceptFailed { listener, error }, queue);
-            }
+        if entry.result < 0 && entry.result != -libc::ECANCELED {
+            self.accept_failed(number, io::Error::from_raw_os_error(-entry.result), queue, sink);
         }
         self.arm_accept(number);
     }
@@ -138,5 +184,73 @@ impl Uring {
             Err(error) => Completion::ConnectFailed { token, error },
         };
         sink.complete(completion, queue);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Driver as _, Instant, Listener, Op, Options};
+    use std::net::TcpStream;
+
+    #[derive(Default)]
+    struct Accepted(usize);
+
+    impl Sink for Accepted {
+        fn begin(&mut self, _: Instant) {}
+        fn complete(&mut self, completion: Completion<'_>, _: &mut Queue) {
+            self.0 += usize::from(matches!(completion, Completion::Accepted { .. }));
+        }
+    }
+
+    fn turn(driver: &mut Uring, queue: &mut Queue) -> usize {
+        let mut accepted = Accepted::default();
+        driver.turn(Some(Instant::default()), queue, &mut accepted).expect("a turn");
+        accepted.0
+    }
+
+    fn sharing() -> Option<(Uring, Uring, std::net::SocketAddr)> {
+        let (Ok(mut one), Ok(mut other)) = (Uring::new(), Uring::new()) else {
+            eprintln!("not run: this system has no io_uring");
+            return None;
+        };
+        let listener = Listener::bind(&Address::parse("127.0.0.1:0").expect("an address"), &Options::default());
+        let listener = listener.expect("a port");
+        let Address::Tcp(address) = listener.address().clone() else { panic!("an internet address") };
+        other.listen(listener.duplicate().expect("a descriptor")).expect("room");
+        one.listen(listener).expect("room");
+        Some((one, other, address))
+    }
+
+    /// A regression test: a multishot accept took connections for a process that ran a long handler.
+    #[test]
+    fn a_driver_takes_nothing_from_a_shared_listener_until_its_turn() {
+        let Some((mut busy, mut idle, address)) = sharing() else { return };
+        let mut queue = Queue::new();
+        assert_eq!((turn(&mut busy, &mut queue), turn(&mut idle, &mut queue)), (0, 0), "both wait");
+        let clients: Vec<_> = (0..40).map(|_| TcpStream::connect(address).expect("a connection")).collect();
+        let counts: Vec<_> = (0..7).map(|_| turn(&mut idle, &mut queue)).collect();
+        assert_eq!(counts, [1, 2, 4, 8, 16, 9, 0], "those that wait are taken faster and faster");
+        assert_eq!(turn(&mut busy, &mut queue), 0);
+        let _last = TcpStream::connect(address).expect("a connection");
+        assert_eq!(turn(&mut busy, &mut queue), 1);
+        drop(clients);
+    }
+
+    #[test]
+    fn a_shared_listener_is_paused_and_closed() {
+        let Some((mut one, mut other, address)) = sharing() else { return };
+        let (mut queue, mut quiet) = (Queue::new(), Queue::new());
+        assert_eq!((turn(&mut one, &mut queue), turn(&mut other, &mut quiet)), (0, 0));
+        queue.push(Op::PauseAccept { listener: ListenerId(0) });
+        assert_eq!(turn(&mut one, &mut queue), 0);
+        let _first = TcpStream::connect(address).expect("a connection");
+        assert_eq!((turn(&mut one, &mut queue), turn(&mut one, &mut queue)), (0, 0));
+        queue.push(Op::ResumeAccept { listener: ListenerId(0) });
+        assert_eq!((turn(&mut one, &mut queue), turn(&mut one, &mut queue)), (1, 0));
+        queue.push(Op::CloseListener { listener: ListenerId(0) });
+        assert_eq!(turn(&mut one, &mut queue), 0);
+        let _second = TcpStream::connect(address).expect("a connection");
+        assert_eq!((turn(&mut one, &mut queue), turn(&mut other, &mut quiet)), (0, 1), "the other handle stays open");
     }
 }

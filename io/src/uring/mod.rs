@@ -16,6 +16,7 @@
 
 mod arrive;
 mod connection;
+mod pace;
 mod provided;
 mod receive;
 mod ring;
@@ -35,6 +36,7 @@ use crate::watches::{Watched, Watches};
 use crate::{Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, random};
 use connection::{Closing, Connection, Receive};
 use io_uring::{cqueue, opcode, squeue, types};
+use pace::Pace;
 use provided::BufferRing;
 use ring::Ring;
 use std::io;
@@ -54,6 +56,7 @@ mod kind {
     pub(super) const WRITABLE: u64 = 8;
     pub(super) const RECEIVE_INTO: u64 = 9;
     pub(super) const WATCHED: u64 = 10;
+    pub(super) const ACCEPTABLE: u64 = 11;
 }
 
 fn data(kind: u64, socket: SocketId) -> u64 {
@@ -85,6 +88,9 @@ struct Accepting {
     listener: Listener,
     armed: bool,
     paused: bool,
+    /// For a shared listener: the most connections that were accepted at once, and the turn.
+    burst: usize,
+    accepted_in: u32,
 }
 
 /// The io_uring driver.
@@ -98,6 +104,8 @@ pub struct Uring {
     /// The arena sends of this round: the socket of each, and the range of its bytes (start and end).
     batch: Vec<(SocketId, u32, u32)>,
     round: u32,
+    /// The number of turns so far.
+    turns: u32,
     /// Sockets with operations that wait for an arena send of this round.
     deferred: Vec<SocketId>,
     /// The buffers of receives in flight that were cancelled, with the receives' user data.
@@ -147,6 +155,7 @@ impl Uring {
             listeners: Vec::new(),
             batch: Vec::new(),
             round: 1,
+            turns: 0,
             deferred: Vec::new(),
             cancelled: Vec::new(),
             starved: Vec::new(),
@@ -257,9 +266,7 @@ impl Uring {
                 Op::PauseAccept { listener } => {
                     if let Some(Some(accepting)) = self.listeners.get_mut(listener.0 as usize) {
                         accepting.paused = true;
-                        if accepting.armed {
-                            self.cancel(numbered(kind::ACCEPT, listener.0 as usize));
-                        }
+                        self.disarm_accept(listener.0 as usize);
                     }
                 }
                 Op::ResumeAccept { listener } => {
@@ -269,10 +276,9 @@ impl Uring {
                     }
                 }
                 Op::CloseListener { listener } => {
-                    if let Some(accepting) = self.listeners.get_mut(listener.0 as usize).and_then(Option::take)
-                        && accepting.armed
-                    {
-                        self.cancel(numbered(kind::ACCEPT, listener.0 as usize));
+                    self.disarm_accept(listener.0 as usize);
+                    let taken = self.listeners.get_mut(listener.0 as usize).and_then(Option::take);
+                    if taken.as_ref().is_some_and(|accepting| accepting.armed) {
                         // Submit the cancellation before the listener closes, because another descriptor may then get
                         // its number.
                         let _ = self.ring.submit();
@@ -313,10 +319,16 @@ impl Uring {
     #[inline]
     fn empty_arena(&mut self, queue: &mut Queue) -> io::Result<()> {
         if queue.output.len() >= limit::OUTPUT_BYTES || queue.ops.len() >= limit::RING_ENTRIES as usize {
-            self.start(queue);
-            self.enter(Some(Instant::default()))?;
-            self.settle(queue);
+            self.flush(queue)?;
         }
+        Ok(())
+    }
+
+    /// Starts the queued operations without waiting.
+    fn flush(&mut self, queue: &mut Queue) -> io::Result<()> {
+        self.start(queue);
+        self.enter(Some(Instant::default()))?;
+        self.settle(queue);
         Ok(())
     }
 
@@ -324,6 +336,7 @@ impl Uring {
         match entry.data >> 56 {
             kind::RECEIVE => self.received(socket_of(entry.data), entry, queue, sink),
             kind::RECEIVE_INTO => self.filled_lent_buffer(socket_of(entry.data), entry, queue, sink),
+            kind::ACCEPTABLE => self.acceptable(number_of(entry.data), entry.result, queue, sink),
             kind::ACCEPT => self.accepted(number_of(entry.data), entry, queue, sink),
             kind::SEND => self.sent(socket_of(entry.data), entry.result, queue, sink),
             kind::WRITABLE => self.writable(socket_of(entry.data), queue, sink),
@@ -438,7 +451,7 @@ impl Uring {
 impl Driver for Uring {
     fn listen(&mut self, listener: Listener) -> io::Result<ListenerId> {
         let number = self.listeners.len();
-        self.listeners.push(Some(Accepting { listener, armed: false, paused: false }));
+        self.listeners.push(Some(Accepting { listener, armed: false, paused: false, burst: 1, accepted_in: 0 }));
         self.arm_accept(number);
         Ok(ListenerId(number as u32))
     }
@@ -535,6 +548,7 @@ impl Uring {
         if self.ring.enable()? {
             self.watch_notifier();
         }
+        self.turns = self.turns.wrapping_add(1);
         if let Some(signal) = &self.signal {
             signal.acknowledge();
         }
@@ -559,6 +573,7 @@ impl Uring {
         sink.begin(self.now);
         let mut entries = std::mem::take(&mut self.entries);
         let mut rest = &entries[..];
+        let mut pace = Pace::new(self.now);
         while let Some((&entry, behind)) = rest.split_first() {
             let run = receive::run(rest);
             if run > 1 {
@@ -567,6 +582,9 @@ impl Uring {
             } else {
                 self.complete(entry, queue, sink);
                 rest = behind;
+            }
+            if !rest.is_empty() && pace.is_late(&self.clock) && !queue.ops.is_empty() {
+                self.flush(queue)?;
             }
             self.empty_arena(queue)?;
         }
