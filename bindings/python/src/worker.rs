@@ -27,6 +27,9 @@ const EVENT_WRITE: u32 = 2;
 const LEAST_TO_TRIM: usize = 256;
 const TRIM_AFTER: Duration = Duration::from_secs(1);
 
+/// The time after that for a graceful shutdown at which the engine cuts what is left, if the event loop has not.
+const LATE: Duration = Duration::from_secs(5);
+
 /// The time for which clients may keep the files of mounted folders by default, in seconds.
 const STATIC_EXPIRES: u32 = 86_400;
 
@@ -110,7 +113,8 @@ fn set(options: &Bound<'_, PyDict>, config: &mut Config) -> PyResult<()> {
         config.timeouts.idle = idle;
     }
     if let Some(shutdown) = seconds("graceful_timeout")? {
-        config.timeouts.shutdown = shutdown;
+        // The server cuts what is left itself, and tells how much that is.
+        config.timeouts.shutdown = shutdown + LATE;
     }
     if let Some(handler) = seconds("request_timeout")? {
         config.timeouts.handler = handler;

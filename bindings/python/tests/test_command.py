@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -57,7 +58,7 @@ def command(*arguments: str, folder: Path | None = None, **environment: str) -> 
 def test_the_settings_of_gunicorn(tmp_path, capsys):
     (tmp_path / "gunicorn.conf.py").write_text(
         "import multiprocessing\nworkers = min(3, multiprocessing.cpu_count() + 8)\nbind = ['10.0.0.1:80', 'unix:/a', ':81', 'fd://3']\n"
-        "timeout = 0\nkeepalive = 7\nmax_requests = 100\nworker_class = 'gevent'\naccesslog = '-'\nuser = 'www'\n"
+        "timeout = 0\nkeepalive = 7\nmax_requests = 100\nworker_class = 'gevent'\naccesslog = '-'\npidfile = '/p'\nloglevel = 'WARNING'\nerrorlog = '/e'\n"
         "raw_env = ['HIGHWIRE_TEST_VALUE=1']\nwsgi_app = 'a:b'\nthreads = 4\n"
         "def post_fork(server, worker):\n    pass\n"
     )
@@ -66,7 +67,47 @@ def test_the_settings_of_gunicorn(tmp_path, capsys):
     assert options.binds() == ["10.0.0.1:80", "unix:/a", "0.0.0.0:81", "fd:3"]
     assert (options.timeout_request, options.limit_max_requests, options.access_log) == (None, 100, True)
     assert os.environ.pop("HIGHWIRE_TEST_VALUE") == "1"
-    assert capsys.readouterr().err == "highwire-server: --config: not known here: post_fork, user\n"
+    assert options.log_level == "warning"
+    told = "errorlog (the log goes to standard error; --log-config can change that), pidfile, post_fork, timeout, worker_class"
+    assert capsys.readouterr().err == f"highwire-server: --config: without effect here: {told}\n"
+
+
+@pytest.mark.parametrize(("worker_class", "seconds"), [("", 3), ("worker_class = 'sync'", 3), ("worker_class = 'gthread'", None)])
+def test_the_timeout_of_gunicorn_is_one_of_requests_for_its_sync_workers_only(tmp_path, worker_class, seconds):
+    (tmp_path / "gunicorn.conf.py").write_text(f"timeout = 3\n{worker_class}\n")
+    assert parse(["a:b", "--config", str(tmp_path / "gunicorn.conf.py")], {}).timeout_request == seconds
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("loglevel = 'trace'", "'trace' is not a value of --log-level"),
+        ("bind = 8000", "bind = 8000 is neither an address nor a list of addresses"),
+        ("bind = 'a:b:c'", "--bind must be HOST:PORT"),
+        ("workers = 'two'", "'two' is not a value of --workers"),
+        ("workers = 2.5", "2.5 is not a value of --workers"),
+        ("workers = True", "True is not a value of --workers"),
+        ("keepalive = []", "[] is not a value of --timeout-keep-alive"),
+        ("reload = 'perhaps'", "'perhaps' is not a value of --reload"),
+        ("certfile = 3", "3 is not a value of --ssl-certfile"),
+        ("raw_env = ['A']", "raw_env = ['A'] is not a list of NAME=VALUE"),
+        ("user = 'nobody'", "user cannot be changed here"),
+        ("logconfig = 'none.ini'", "there is no file 'none.ini'"),
+        ("1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_wrong_settings_of_gunicorn_are_told_in_one_line(tmp_path, capsys, line, text):
+    (tmp_path / "gunicorn.conf.py").write_text(line + "\n")
+    with pytest.raises(SystemExit) as ended:
+        parse(["a:b", "--config", str(tmp_path / "gunicorn.conf.py")], {})
+    error = capsys.readouterr().err
+    assert ended.value.code == 2 and text in error and len(error.splitlines()) == 1
+
+
+def test_numbers_of_gunicorn_may_be_text(tmp_path):
+    (tmp_path / "gunicorn.conf.py").write_text("workers = '2'\ntimeout = '30'\nmax_requests = 0\n")
+    options = parse(["a:b", "--config", str(tmp_path / "gunicorn.conf.py")], {})
+    assert (options.workers, options.timeout_request, options.limit_max_requests) == (2, 30.0, None)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +118,12 @@ def test_the_settings_of_gunicorn(tmp_path, capsys):
         (["a:b", "--port", "70000"], {}, "--port must be at most 65535"),
         (["a:b", "--workers", "0"], {}, "--workers must be at least 1"),
         (["a:b", "--reload", "--workers", "2"], {}, "--reload serves with one process"),
-        (["a:b", "--ssl-keyfile", "k"], {}, "--ssl-keyfile needs --ssl-certfile"),
+        (["a:b", "--ssl-keyfile", __file__], {}, "--ssl-keyfile needs --ssl-certfile"),
+        (["a:b", "--ssl-keyfile", "k"], {}, "--ssl-keyfile: there is no file 'k'"),
+        (["a:b", "--env-file", "no-such"], {}, "--env-file: there is no file 'no-such'"),
+        (["a:b", "--bind", "127.0.0.1"], {}, "--bind must be HOST:PORT, [IPV6]:PORT, unix:PATH or fd:NUMBER, not '127.0.0.1'"),
+        (["a:b", "--bind", "fd:x"], {}, "not 'fd:x'"),
+        (["a:b", "--timeout", "3"], {}, "unrecognized arguments: --timeout 3"),
         (["a:b", "--timeout-keep-alive", "0"], {}, "--timeout-keep-alive must be more than 0"),
         (["a:b", "--workers-lifetime", "0"], {}, "--workers-lifetime must be more than 0"),
         (["-c", "/no/such"], {}, "--config: /no/such: No such file or directory"),
@@ -111,6 +157,9 @@ def test_environment_variables_are_options():
         ("nosuch:app", "there is no module 'nosuch'"),
         ("hello:nosuch", "the module 'hello' has no attribute 'nosuch'"),
         ("hello:TEXT", "is of type bytes, which cannot be called"),
+        ("hello:make", "'hello:make' takes no arguments, so it is no application; if it returns the application, use --factory"),
+        ("app/main.py", "'app/main.py' is the name of a file; give the application as app.main:app"),
+        ("hello.py:make", "give the application as hello:make"),
         ("broken", "SyntaxError"),
         ("imports", "No module named 'not_installed'"),
     ],
@@ -287,9 +336,7 @@ def test_variables_come_from_a_file(start, folder):
     (folder / "variables").write_text("GREETING=from the file\n")
     (folder / "hello.py").write_text(HELLO.replace('b"hello"', 'os.environ["GREETING"].encode()'))
     assert "from the file" in get(start("hello:app", "--env-file", str(folder / "variables"), folder=folder))
-    ended = command("hello:app", "--env-file", "no-such", folder=folder)
-    assert ended.returncode == CANNOT_SERVE
-    assert "--env-file: no-such cannot be read" in ended.stderr
+
 
 
 PROXIED = """
@@ -481,3 +528,71 @@ def test_reload(start, folder):
         # The watcher may not have begun, so the file is changed again.
         (folder / "hello.py").write_text(HELLO.replace("hello", "changed") + f"# {time.monotonic()}\n")
         server.wait_for("serves")
+
+
+BLOCKS = """
+import os, time
+
+def app(environ, start_response):
+    path = environ["PATH_INFO"]
+    if path == "/blocks":
+        open("begun", "w").close()
+        while not os.path.exists("go-on"):
+            time.sleep(0.01)
+    start_response("200 OK", [])
+    return [b"%d" % os.getpid()]
+"""
+
+
+@pytest.mark.parametrize("engine", ["uring", "readiness"])
+def test_a_process_that_runs_a_long_request_leaves_connections_to_the_others(start, tmp_path, engine):
+    (tmp_path / "blocks.py").write_text(BLOCKS)
+    server = start("blocks:app", "--workers", "2", "--engine", engine, folder=tmp_path)
+    server.wait_for("listening on", count=2)
+    with ThreadPoolExecutor(1) as pool:
+        blocked = pool.submit(get, server, "/blocks")
+        try:
+            while not (tmp_path / "begun").exists():
+                assert not blocked.done()
+                time.sleep(0.01)
+            others = {get(server) for _ in range(20)}
+        finally:
+            (tmp_path / "go-on").touch()
+        assert len(others) == 1 and blocked.result() not in others
+
+
+STUCK = """
+import asyncio, time
+
+async def app(scope, receive, send):
+    if scope["type"] == "http":
+        await asyncio.to_thread(time.sleep, 60)
+"""
+
+
+def test_a_process_ends_although_a_thread_of_the_application_goes_on(start, tmp_path):
+    (tmp_path / "stuck.py").write_text(STUCK)
+    server = start("stuck:app", "--timeout-graceful-shutdown", "0.2", "--lifespan", "off", folder=tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        request = pool.submit(get, server)
+        time.sleep(0.3)
+        server.process.terminate()
+        assert server.process.wait(20) == 1
+        assert request.exception() is not None
+    assert "1 connections are cut, and 1 tasks" in server.log
+    assert "a thread of the application goes on, and is ended" in server.log
+
+
+def test_run_takes_the_name_of_an_application_and_tells_what_it_does_not_know(tmp_path):
+    def run(arguments: str) -> subprocess.CompletedProcess:
+        code = f"import highwire_server; highwire_server.run({arguments})"
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=30)
+
+    (tmp_path / "ends.py").write_text(
+        "import os, signal\n\nasync def app(scope, receive, send):\n    await receive()\n"
+        "    await send({'type': 'lifespan.startup.complete'})\n    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    await receive()\n    print('ended')\n    await send({'type': 'lifespan.shutdown.complete'})\n"
+    )
+    assert run("'ends:app', bind='127.0.0.1:0'").stdout == "ended\n"
+    assert "run() has no setting 'workers'; the command highwire-server has processes" in run("'ends:app', workers=2").stderr
+    assert "run() has no setting 'port'; give bind='HOST:PORT'" in run("'ends:app', port=2").stderr

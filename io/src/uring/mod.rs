@@ -327,9 +327,7 @@ impl Uring {
     /// Starts the queued operations without waiting.
     fn flush(&mut self, queue: &mut Queue) -> io::Result<()> {
         self.start(queue);
-        self.enter(Some(Instant::default()))?;
-        self.settle(queue);
-        Ok(())
+        self.enter(Some(Instant::default())).map(|()| self.settle(queue))
     }
 
     fn complete<S: Sink>(&mut self, entry: Entry, queue: &mut Queue, sink: &mut S) {

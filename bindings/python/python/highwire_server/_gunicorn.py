@@ -12,22 +12,29 @@ SAME = {
     "worker_connections": "limit_concurrency",
     "max_requests": "limit_max_requests",
     "max_requests_jitter": "limit_max_requests_jitter",
-    "timeout": "timeout_request",
     "graceful_timeout": "timeout_graceful_shutdown",
     "keepalive": "timeout_keep_alive",
     "certfile": "ssl_certfile",
     "keyfile": "ssl_keyfile",
     "reload": "reload",
     "loglevel": "log_level",
+    "logconfig": "log_config",
+    "ca_certs": "ssl_ca_certs",
     "forwarded_allow_ips": "forwarded_allow_ips",
     "chdir": "app_dir",
 }
 
-#: Settings of gunicorn that mean nothing here, because what they change is always so.
-NEEDLESS = {"worker_class", "preload_app", "proc_name", "errorlog", "worker_tmp_dir", "capture_output", "reuse_port"}
+#: Settings of gunicorn without which this server does the same.
+NEEDLESS = {"preload_app", "proc_name", "worker_tmp_dir", "capture_output", "reuse_port"}
 
-#: The numbers that stand for "no limit" in gunicorn.
-NO_LIMIT = {"max_requests": 0, "timeout": 0}
+#: Settings that the command must not go on without, because the server would run with other rights than its user wants.
+RIGHTS = {"user", "group", "initgroups"}
+
+#: The classes of workers whose requests gunicorn ends after `timeout`. It only watches that others are alive.
+SYNC = (None, "sync")
+
+#: The classes of workers that do what this server does for an application of the same kind.
+KNOWN_CLASSES = ("sync", "gthread", "uvicorn.workers.UvicornWorker", "uvicorn_worker.UvicornWorker")
 
 
 def read_gunicorn(path: str) -> tuple[dict, list[str]]:
@@ -43,14 +50,32 @@ def read_gunicorn(path: str) -> tuple[dict, list[str]]:
         # What a file imports and computes for itself is no setting.
         if name.startswith("_") or value is None or isinstance(value, type) or type(value).__name__ == "module":
             continue
+        if name in RIGHTS:
+            raise ValueError(f"--config: {path}: {name} cannot be changed here; start the command with the rights that it needs")
+        if name == "max_requests" and value == 0:
+            continue
         if name in SAME:
-            options[SAME[name]] = None if NO_LIMIT.get(name) == value else value
+            options[SAME[name]] = value.lower() if name == "loglevel" and isinstance(value, str) else value
+        elif name == "timeout" and settings.get("worker_class") in SYNC:
+            options["timeout_request"] = value or None
         elif name == "bind":
-            options["bind"] = [address(one) for one in ([value] if isinstance(value, str) else value)]
-        elif name == "accesslog":
-            options["access_log"] = True
+            addresses = [value] if isinstance(value, str) else value
+            if not isinstance(addresses, (list, tuple)) or not all(isinstance(one, str) for one in addresses):
+                raise ValueError(f"--config: {path}: bind = {value!r} is neither an address nor a list of addresses")
+            options["bind"] = [address(one) for one in addresses]
+        elif name in ("accesslog", "errorlog"):
+            if name == "accesslog":
+                options["access_log"] = True
+            if value != "-":
+                unknown.append(f"{name} (the log goes to standard error; --log-config can change that)")
         elif name == "raw_env":
-            options["environment"] = dict(pair.split("=", 1) for pair in value)
+            try:
+                options["environment"] = dict(pair.split("=", 1) for pair in value)
+            except (AttributeError, TypeError, ValueError):
+                raise ValueError(f"--config: {path}: raw_env = {value!r} is not a list of NAME=VALUE") from None
+        elif name == "worker_class":
+            if value not in KNOWN_CLASSES:
+                unknown.append(name)
         elif name not in NEEDLESS and (name in SETTINGS or isinstance(value, Callable)):
             unknown.append(name)
     return options, unknown
@@ -58,9 +83,9 @@ def read_gunicorn(path: str) -> tuple[dict, list[str]]:
 
 #: Other settings of gunicorn, which are told if they are set.
 SETTINGS = {
-    "user", "group", "umask", "pidfile", "daemon", "logconfig", "logconfig_dict", "access_log_format", "statsd_host",
-    "proxy_protocol", "ssl_version", "ca_certs", "cert_reqs", "ciphers", "limit_request_line", "limit_request_fields",
-    "limit_request_field_size", "initgroups", "tmp_upload_dir", "pythonpath", "secure_scheme_headers", "reload_extra_files",
+    "umask", "pidfile", "daemon", "logconfig_dict", "access_log_format", "statsd_host", "timeout",
+    "proxy_protocol", "ssl_version", "cert_reqs", "ciphers", "limit_request_line", "limit_request_fields",
+    "limit_request_field_size", "tmp_upload_dir", "pythonpath", "secure_scheme_headers", "reload_extra_files",
 }  # fmt: skip
 
 

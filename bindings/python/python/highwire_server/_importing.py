@@ -49,6 +49,9 @@ def import_application(target: str, app_dir: str | None = None, factory: bool = 
     folder = os.path.abspath(app_dir or ".")
     if folder not in sys.path:
         sys.path.insert(0, folder)
+    if "/" in module_name or os.path.isfile(os.path.join(folder, module_name)):
+        name = module_name.removesuffix(".py").removeprefix("./").replace("/", ".")
+        raise ApplicationNotFound(f"{module_name!r} is the name of a file; give the application as {name}:{attribute}")
     try:
         found = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -65,4 +68,17 @@ def import_application(target: str, app_dir: str | None = None, factory: bool = 
         found = found()
     if not callable(found) and not hasattr(found, "__rsgi__"):
         raise ApplicationNotFound(f"{target!r} is of type {type(found).__name__}, which cannot be called")
+    if not hasattr(found, "__rsgi__") and takes_nothing(found):
+        what = f"what {target!r} returns" if factory else repr(target)
+        hint = "" if factory else "; if it returns the application, use --factory"
+        raise ApplicationNotFound(f"{what} takes no arguments, so it is no application{hint}")
     return found
+
+
+def takes_nothing(app: Callable) -> bool:
+    """Returns true if a callable has no positional parameters."""
+    try:
+        parameters = inspect.signature(app).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return not any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)

@@ -80,7 +80,8 @@ class Lifespan:
             if message["type"] == f"lifespan.{what}.failed":
                 # The application may raise after this message, which tells nothing new.
                 task.add_done_callback(lambda task: task.cancelled() or task.exception())
-                raise LifespanFailed(message.get("message") or f"the application's {what} has failed")
+                text = message.get("message")
+                raise LifespanFailed(f"the application's {what} has failed" + (f": {text}" if text else ""))
             raise LifespanFailed(f"{message['type']!r} does not answer 'lifespan.{what}'")
         error = None if task.cancelled() else task.exception()
         if what == "startup" and self._mode == "auto" and error is not None:

@@ -6,7 +6,10 @@ import logging
 import logging.config
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
+
+from importlib.metadata import version
 
 from ._gunicorn import read_gunicorn
 
@@ -93,19 +96,22 @@ def parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="highwire-server",
         description="Serves an ASGI, WSGI or RSGI application over HTTP/1, HTTP/2 and WebSocket.",
-        epilog="Each option can be given by an environment variable, too: --log-level by HIGHWIRE_LOG_LEVEL.",
+        epilog="Each option can be given by an environment variable, too: --log-level by HIGHWIRE_LOG_LEVEL, and those without a value "
+        "by true or false.",
+        allow_abbrev=False,
     )
     add = parser.add_argument
+    add("--version", action="version", version=f"highwire-server {version('highwire-server')}")
     add("app", metavar="MODULE:ATTRIBUTE", nargs="?", help="the application; the attribute is `app` by default")
     add("-c", "--config", metavar="FILE", help="take options from a gunicorn.conf.py; those of the command line go before")
-    add("--interface", choices=("auto", "asgi", "wsgi", "rsgi"), help="how the application is called (auto)")
+    add("--interface", choices=("auto", "asgi", "asgi3", "wsgi", "rsgi"), help="how the application is called (auto)")
     add("--host", help="the address to listen on (127.0.0.1)")
     add("--port", type=int, help="the port to listen on (8000)")
     add("--uds", metavar="PATH", help="listen on a unix socket")
     add("--fd", type=int, metavar="NUMBER", help="listen on a socket that was inherited")
-    add("--bind", action="append", metavar="ADDRESS",
+    add("-b", "--bind", action="append", metavar="ADDRESS",
         help="listen on HOST:PORT, [IPV6]:PORT, unix:PATH or fd:NUMBER; repeatable")
-    add("--workers", type=int, metavar="N", help="processes (1, or WEB_CONCURRENCY)")
+    add("-w", "--workers", type=int, metavar="N", help="processes (1, or WEB_CONCURRENCY)")
     add("--threads", type=int, metavar="N", help="threads of each process that call a WSGI application (1)")
     add("--loop", choices=("auto", "asyncio", "uvloop"), help="the event loop (auto: asyncio, which is faster here)")
     add("--engine", choices=("auto", "uring", "readiness"), help="the interface to the kernel (auto)")
@@ -118,19 +124,20 @@ def parser() -> argparse.ArgumentParser:
     add("--ssl-cert-reqs", choices=("none", "optional", "required", "0", "1", "2"),
         help="whether clients must have a certificate (required with --ssl-ca-certs)")
     add("--backlog", type=int, metavar="N", help="connections that may wait to be accepted (4096)")
-    add("--limit-concurrency", type=int, metavar="N", help="the most connections of a process")
+    add("--limit-concurrency", type=int, metavar="N", help="the most connections of a process (as many as fit)")
     add("--limit-max-requests", type=int, metavar="N", help="replace a process after so many requests")
     add("--limit-max-requests-jitter", type=int, metavar="N", help="add up to N requests, at random (0)")
-    add("--limit-body", type=int, metavar="BYTES", help="the most bytes of a request's body; 413 beyond it")
-    add("--timeout-keep-alive", type=float, metavar="SECONDS", help="close idle connections after so long")
+    add("--limit-body", type=int, metavar="BYTES", help="the most bytes of a request's body; 413 beyond it (WSGI: 1 GiB)")
+    add("--timeout-keep-alive", type=float, metavar="SECONDS", help="close idle connections after so long (75)")
     add("--timeout-graceful-shutdown", type=float, metavar="SECONDS",
         help="let requests finish for so long after a signal to stop (30)")
-    add("--timeout-request", type=float, metavar="SECONDS", help="answer 503 if the application takes longer")
+    add("--timeout-request", type=float, metavar="SECONDS", help="answer 503 if the application takes longer (no limit)")
     add("--ws-max-size", type=int, metavar="BYTES", help="the most bytes of a WebSocket message (16 MiB)")
     add("--no-ws-deflate", dest="ws_deflate", action="store_false", help="do not compress WebSocket messages")
     add("--no-server-header", dest="server_header", action="store_false", help="send no Server field")
-    add("--no-proxy-headers", dest="proxy_headers", action="store_false",
-        help="do not believe X-Forwarded-For and X-Forwarded-Proto of any proxy")
+    add("--proxy-headers", dest="proxy_headers", action="store_true",
+        help="believe X-Forwarded-For and X-Forwarded-Proto of trusted proxies; the default")
+    add("--no-proxy-headers", dest="proxy_headers", action="store_false", help="believe them of no proxy")
     add("--forwarded-allow-ips", metavar="LIST",
         help="the proxies that are believed: addresses and networks, or * (127.0.0.1,::1)")
     add("--static-path-mount", action="append", metavar="FOLDER",
@@ -138,6 +145,7 @@ def parser() -> argparse.ArgumentParser:
     add("--static-path-route", action="append", metavar="PATH", help="the path of the folder's files (/static)")
     add("--static-path-expires", type=int, metavar="SECONDS", help="how long clients may keep these files (86400)")
     add("--access-log", action="store_true", help="log each request with the logger highwire.access")
+    add("--no-access-log", dest="access_log", action="store_false", help="do not log requests; the default")
     add("--log-config", metavar="FILE", help="set up logging from a file: .json, .yaml, or .ini")
     add("--env-file", metavar="FILE", help="set environment variables from a file (needs python-dotenv)")
     add("--workers-lifetime", type=float, metavar="SECONDS", help="replace a process after so long")
@@ -164,8 +172,10 @@ def parse(arguments: list[str] | None = None, environment: dict[str, str] | None
             made.error(str(error))
         for name, value in configured.pop("environment", {}).items():
             os.environ.setdefault(name, value)
+        for name, value in configured.items():
+            configured[name] = of_setting(made, given["config"], name, value)
         if unknown:
-            print(f"highwire-server: --config: not known here: {', '.join(sorted(unknown))}", file=sys.stderr)
+            print(f"highwire-server: --config: without effect here: {', '.join(sorted(unknown))}", file=sys.stderr)
     for option in fields(Options):
         value = given[option.name]
         if value is None:
@@ -187,7 +197,28 @@ def parse(arguments: list[str] | None = None, environment: dict[str, str] | None
     problem = check(options)
     if problem is not None:
         made.error(problem)
+    if options.interface == "asgi3":
+        options.interface = "asgi"
     return options
+
+
+def of_setting(made: argparse.ArgumentParser, path: str, name: str, value):
+    """Reads a value of a file as the option of that name does."""
+    action = next(action for action in made._actions if action.dest == name)
+    if value is None:
+        return None
+    wrong = f"--config: {path}: {value!r} is not a value of --{name.replace('_', '-')}"
+    if isinstance(value, str) or action.nargs == 0:
+        try:
+            return of_text(made, name, str(value))
+        except (ValueError, argparse.ArgumentTypeError):
+            made.error(wrong)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if action.type is int and not (is_number and value == int(value)) or action.type is float and not is_number:
+        made.error(wrong)
+    if action.type is None and value is not None and not isinstance(value, list):
+        made.error(wrong)
+    return int(value) if action.type is int else value
 
 
 def of_text(made: argparse.ArgumentParser, name: str, text: str):
@@ -213,6 +244,12 @@ def check(options: Options) -> str | None:
         return "--threads must be at least 1"
     if not 0 <= options.port <= 65535:
         return "--port must be at most 65535"
+    for problem in wrong_addresses(options.bind):
+        return problem
+    for name in ("ssl_certfile", "ssl_keyfile", "ssl_ca_certs", "log_config", "env_file"):
+        path = getattr(options, name)
+        if path is not None and not os.path.isfile(path):
+            return f"--{name.replace('_', '-')}: there is no file {path!r}"
     if options.reload and options.workers > 1:
         return "--reload serves with one process; leave out --workers"
     routes = options.static_path_route or ["/static"]
@@ -238,6 +275,16 @@ def check(options: Options) -> str | None:
     if options.ssl_keyfile and not options.ssl_certfile:
         return "--ssl-keyfile needs --ssl-certfile"
     return None
+
+
+def wrong_addresses(addresses: list[str]) -> Iterator[str]:
+    """Returns what is wrong with addresses to listen on."""
+    for address in addresses:
+        kind, _, rest = address.partition(":")
+        port = address.rpartition(":")[2]
+        is_right = rest.isdigit() if kind == "fd" else rest if kind == "unix" else rest and port.isdigit() and int(port) <= 65535
+        if not is_right:
+            yield f"--bind must be HOST:PORT, [IPV6]:PORT, unix:PATH or fd:NUMBER, not {address!r}"
 
 
 def configure_logging(path: str) -> None:

@@ -3,6 +3,7 @@
 import logging
 import os
 import random
+import threading
 
 from ._highwire import own_process
 from ._importing import ApplicationNotFound, import_application
@@ -62,6 +63,22 @@ def load_environment(path: str) -> None:
         raise ValueError(f"--env-file: {path} cannot be read, or has no variables")
 
 
+#: The seconds after the time for the end at which a process ends that threads of the application keep.
+LATE = 5.0
+
+
+def end_late(seconds: float) -> None:
+    """Ends this process after a time, whatever its threads do."""
+
+    def end() -> None:
+        logger.error("the process does not stop, because a thread of the application goes on, and is ended")
+        os._exit(1)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+
+
 def serve(options: Options, pipe: int | None = None) -> int:
     """Serves until a signal to stop comes. Returns the exit status.
 
@@ -89,7 +106,12 @@ def serve(options: Options, pipe: int | None = None) -> int:
             logger.exception("the application cannot be imported")
             return CANNOT_SERVE
         server = Server(config_of(options, app))
-        server.run(on_start=lambda: tell(b"started\n"), on_limit=lambda: tell(b"replace\n"), is_supervised=pipe is not None)
+        server.run(
+            on_start=lambda: tell(b"started\n"),
+            on_limit=lambda: tell(b"replace\n"),
+            on_stop=lambda is_cut: end_late(LATE if is_cut else options.timeout_graceful_shutdown + LATE),
+            is_supervised=pipe is not None,
+        )
     except LifespanFailed as error:
         logger.error("%s", error, exc_info=error.__cause__)
         return CANNOT_SERVE

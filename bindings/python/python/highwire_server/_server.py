@@ -9,10 +9,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from ._highwire import Worker
-from ._importing import interface_of
+from ._importing import import_application, interface_of
 from ._lifespan import Lifespan, RsgiLifespan
 from ._selector import WorkerReader, WorkerSelector
 from ._wsgi import Wsgi, base_environ
@@ -138,17 +138,23 @@ class Server:
         self._until: float | None = None
         self._on_start: Callable | None = None
         self._on_limit: Callable | None = None
+        self._on_stop: Callable[[bool], None] | None = None
 
     def run(
-        self, on_start: Callable | None = None, on_limit: Callable | None = None, is_supervised: bool = False
+        self,
+        on_start: Callable | None = None,
+        on_limit: Callable | None = None,
+        is_supervised: bool = False,
+        on_stop: Callable[[bool], None] | None = None,
     ) -> None:
         """Serves until a signal to stop comes, or until `stop` is called.
 
         on_start: called when the server listens.
         on_limit: called once when `limit_requests` is reached.
+        on_stop: called when the server begins to stop, and with true when what is left is cut.
         is_supervised: another process sends the signals: SIGTERM to stop, and SIGQUIT to cut what is left.
         """
-        self._on_start, self._on_limit, self._is_supervised = on_start, on_limit, is_supervised
+        self._on_start, self._on_limit, self._is_supervised, self._on_stop = on_start, on_limit, is_supervised, on_stop
         if self.config.threads == 1 and interface_of(self.config.app, self.config.interface) == "wsgi":
             return self._run_wsgi()
         if self.config.loop not in ("auto", "asyncio", "uvloop"):
@@ -201,6 +207,8 @@ class Server:
 
     def _stop_here(self) -> None:
         self._signals += 1
+        if self._on_stop is not None:
+            self._on_stop(self._signals > 1)
         if self._stop is not None:
             self._stop.set()
 
@@ -380,7 +388,17 @@ def server_of(address: str) -> tuple[str, int | None] | None:
     return (host.strip("[]"), int(port))
 
 
-def run(app: Callable, *, bind: str | list[str] = "127.0.0.1:8000", **settings) -> None:
-    """Serves an application until a signal to stop comes. The settings are those of `Config`."""
+def run(app: Callable | str, *, bind: str | list[str] = "127.0.0.1:8000", **settings) -> None:
+    """Serves an application, or the one that `"MODULE:ATTRIBUTE"` names, until a signal to stop comes. The settings are those of
+    `Config`. It serves in this process; the command `highwire-server` can start several, and `--reload`.
+    """
+    known = {setting.name for setting in fields(Config)}
+    for name in settings:
+        if name not in known:
+            hint = {"workers": "the command highwire-server has processes", "reload": "the command highwire-server has --reload",
+                    "host": "give bind='HOST:PORT'", "port": "give bind='HOST:PORT'"}.get(name, "see highwire_server.Config")  # fmt: skip
+            raise TypeError(f"run() has no setting {name!r}; {hint}")
+    if isinstance(app, str):
+        app = import_application(app)
     binds = [bind] if isinstance(bind, str) else list(bind)
     Server(Config(app=app, bind=binds, **settings)).run()
