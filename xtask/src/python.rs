@@ -83,7 +83,9 @@ pub(crate) fn all(root: &Path) -> Result<()> {
 
 /// Installs the package and the packages of a file in a virtual environment, and returns its interpreter.
 fn install(root: &Path, version: &str, program: &Path, requirements: &str) -> Result<PathBuf> {
-    let folder = root.join("target/tools").join(format!("python-{version}"));
+    // Tests and benchmarks pin the same packages differently.
+    let of = Path::new(requirements).parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    let folder = root.join("target/tools").join(format!("python-{version}-{of}"));
     let python = folder.join("bin/python");
     if !python.is_file() {
         run(Command::new(program).args(["-m", "venv"]).arg(&folder), INSTALL)?;

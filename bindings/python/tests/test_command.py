@@ -72,10 +72,13 @@ def test_the_settings_of_gunicorn(tmp_path, capsys):
     assert capsys.readouterr().err == f"highwire-server: --config: without effect here: {told}\n"
 
 
-@pytest.mark.parametrize(("worker_class", "seconds"), [("", 3), ("worker_class = 'sync'", 3), ("worker_class = 'gthread'", None)])
+@pytest.mark.parametrize(("worker_class", "seconds"), [("", 3), ("worker_class = 'sync'", 3), ("worker_class = 'gthread'", None), ("threads = 2", None)])
 def test_the_timeout_of_gunicorn_is_one_of_requests_for_its_sync_workers_only(tmp_path, worker_class, seconds):
     (tmp_path / "gunicorn.conf.py").write_text(f"timeout = 3\n{worker_class}\n")
-    assert parse(["a:b", "--config", str(tmp_path / "gunicorn.conf.py")], {}).timeout_request == seconds
+    arguments = ["a:b", "--config", str(tmp_path / "gunicorn.conf.py")]
+    assert parse(arguments, {}).timeout_request == seconds
+    assert parse([*arguments, "--threads", "2"], {}).timeout_request is None
+    assert parse([*arguments, "--threads", "2", "--timeout-request", "3"], {}).timeout_request == 3
 
 
 @pytest.mark.parametrize(
@@ -132,7 +135,9 @@ def test_numbers_of_gunicorn_may_be_text(tmp_path):
         (["a:b"], {"HIGHWIRE_ENGINE": "x"}, "HIGHWIRE_ENGINE='x' is not a value of --engine"),
         (["a:b", "--static-path-mount", "/no/such"], {}, "there is no folder '/no/such'"),
         (["a:b", "--static-path-route", "/a"], {}, "--static-path-route needs --static-path-mount"),
-        (["a:b", "--static-path-mount", "/", "--static-path-route", "a"], {}, "must be a path below /, not 'a'"),
+        (["a:b", "--static-path-mount", "/", "--static-path-route", "a"], {}, "'a' is not a path below /"),
+        (["a:b", "--static-path-mount", "/", "--static-path-route", "/a/{b}"], {}, "'/a/{b}' is not a path below /"),
+        (["a:b", "--bind", "a:²"], {}, "not 'a:²'"),
         (["a:b", "--static-path-mount", "/", "--static-path-mount", "/"], {}, "must be given equally often"),
     ],
 )
@@ -566,6 +571,7 @@ import asyncio, time
 
 async def app(scope, receive, send):
     if scope["type"] == "http":
+        open("begun", "w").close()
         await asyncio.to_thread(time.sleep, 60)
 """
 
@@ -575,12 +581,13 @@ def test_a_process_ends_although_a_thread_of_the_application_goes_on(start, tmp_
     server = start("stuck:app", "--timeout-graceful-shutdown", "0.2", "--lifespan", "off", folder=tmp_path)
     with ThreadPoolExecutor(1) as pool:
         request = pool.submit(get, server)
-        time.sleep(0.3)
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
         server.process.terminate()
         assert server.process.wait(20) == 1
         assert request.exception() is not None
     assert "1 connections are cut, and 1 tasks" in server.log
-    assert "a thread of the application goes on, and is ended" in server.log
+    assert "Timeout" in server.log and "in app" not in server.log.split("Thread")[0]
 
 
 def test_run_takes_the_name_of_an_application_and_tells_what_it_does_not_know(tmp_path):

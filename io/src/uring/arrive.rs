@@ -1,7 +1,7 @@
 //! New connections, which peers or the loop have opened, and ends of streams that a multishot receive does not report.
 
 use super::{Accepting, Entry, Uring, data, kind, numbered, ring};
-use crate::{Address, Completion, ListenerId, Peer, Queue, Sink, SocketId, limit, socket};
+use crate::{Address, Completion, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, socket};
 use io_uring::{cqueue, opcode, types};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -91,17 +91,34 @@ impl Uring {
         let turns = self.turns;
         let Some(Some(accepting)) = self.listeners.get_mut(number) else { return };
         accepting.armed = false;
+        if accepting.paused {
+            return;
+        }
+        if result < 0 && result != -libc::ECANCELED {
+            self.accept_failed(number, io::Error::from_raw_os_error(-result), queue, sink);
+            return self.arm_accept(number);
+        }
         let is_crowded = accepting.accepted_in.wrapping_add(1) == turns;
         accepting.burst = if is_crowded { (accepting.burst * 2).min(limit::SHARED_ACCEPTS_A_TURN) } else { 1 };
         accepting.accepted_in = turns;
+        let id = ListenerId(number as u32);
         for _ in 0..if result < 0 { 0 } else { accepting.burst } {
             let Some(Some(accepting)) = self.listeners.get_mut(number) else { return };
+            // The loop may have had enough, and others may have room.
+            let ends = |op: &Op| matches!(op, Op::PauseAccept { listener } | Op::CloseListener { listener } if *listener == id);
+            if queue.ops.iter().any(ends) {
+                break;
+            }
             match socket::accept(accepting.listener.acceptor()) {
                 Ok((stream, peer)) => {
                     let socket = self.insert(stream, peer);
-                    sink.complete(Completion::Accepted { listener: ListenerId(number as u32), socket, peer }, queue);
+                    sink.complete(Completion::Accepted { listener: id, socket, peer }, queue);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // There is no crowd: the others have taken what there was.
+                    (accepting.burst, accepting.accepted_in) = (1, turns.wrapping_sub(1));
+                    break;
+                }
                 Err(error) => {
                     self.accept_failed(number, error, queue, sink);
                     break;
@@ -190,7 +207,7 @@ impl Uring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Driver as _, Instant, Listener, Op, Options};
+    use crate::{Driver as _, Instant, Listener, Options};
     use std::net::TcpStream;
 
     #[derive(Default)]
@@ -235,6 +252,21 @@ mod tests {
         let _last = TcpStream::connect(address).expect("a connection");
         assert_eq!(turn(&mut busy, &mut queue), 1);
         drop(clients);
+    }
+
+    #[test]
+    fn a_driver_that_comes_too_late_takes_one_connection_first() {
+        let Some((mut quick, mut late, address)) = sharing() else { return };
+        let mut queue = Queue::new();
+        assert_eq!((turn(&mut quick, &mut queue), turn(&mut late, &mut queue)), (0, 0));
+        let mut clients = Vec::new();
+        for _ in 0..6 {
+            clients.push(TcpStream::connect(address).expect("a connection"));
+            while turn(&mut quick, &mut queue) == 0 {}
+            assert_eq!(turn(&mut late, &mut queue), 0);
+        }
+        clients.extend((0..3).map(|_| TcpStream::connect(address).expect("a connection")));
+        assert_eq!(turn(&mut late, &mut queue), 1);
     }
 
     #[test]

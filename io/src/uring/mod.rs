@@ -326,6 +326,7 @@ impl Uring {
 
     /// Starts the queued operations without waiting.
     fn flush(&mut self, queue: &mut Queue) -> io::Result<()> {
+        self.buffers.publish();
         self.start(queue);
         self.enter(Some(Instant::default())).map(|()| self.settle(queue))
     }
@@ -477,7 +478,7 @@ impl Driver for Uring {
         self.check()?;
         self.ring.submit()?;
         let waits = !(self.starved.is_empty() && self.interrupted.is_empty());
-        let at_once = self.ring.has_completions() || waits || self.has_reports();
+        let at_once = self.ring.has_completions() || waits || self.has_reports() || !self.entries.is_empty();
         let until = if at_once { Some(Instant::default()) } else { until };
         let linger = self.lingering.first().map(|&(_, since)| since + limit::LINGER);
         let until = until.into_iter().chain(linger).min();

@@ -4,7 +4,7 @@ use crate::clock::RealClock;
 use crate::{Instant, limit};
 
 /// The most completions between two readings of the clock.
-const MOST_COMPLETIONS: u32 = 16;
+const MOST_COMPLETIONS: u32 = 4;
 
 /// The pace of a turn. A reading of the clock would be a notable part of a short handler's time, so there are more and more
 /// completions between two readings, until they take long.
@@ -53,7 +53,7 @@ mod tests {
             assert!(!pace.look(start + limit::MOST_DELAY / 2));
             intervals.push(pace.interval);
         }
-        assert_eq!(intervals, [2, 4, 8, 16, 16, 16]);
+        assert_eq!(intervals, [2, 4, 4, 4, 4, 4]);
         assert!(pace.look(start + limit::MOST_DELAY));
         assert_eq!(pace.left, 1);
         assert!(!pace.look(start + limit::MOST_DELAY * 3 / 2), "counted from the last start");

@@ -30,7 +30,8 @@ NEEDLESS = {"preload_app", "proc_name", "worker_tmp_dir", "capture_output", "reu
 #: Settings that the command must not go on without, because the server would run with other rights than its user wants.
 RIGHTS = {"user", "group", "initgroups"}
 
-#: The classes of workers whose requests gunicorn ends after `timeout`. It only watches that others are alive.
+#: The classes of workers whose requests gunicorn ends after `timeout`, if they have one thread. It only watches that others are
+#: alive.
 SYNC = (None, "sync")
 
 #: The classes of workers that do what this server does for an application of the same kind.
@@ -50,13 +51,13 @@ def read_gunicorn(path: str) -> tuple[dict, list[str]]:
         # What a file imports and computes for itself is no setting.
         if name.startswith("_") or value is None or isinstance(value, type) or type(value).__name__ == "module":
             continue
-        if name in RIGHTS:
+        if name in RIGHTS and value is not False:
             raise ValueError(f"--config: {path}: {name} cannot be changed here; start the command with the rights that it needs")
         if name == "max_requests" and value == 0:
             continue
         if name in SAME:
             options[SAME[name]] = value.lower() if name == "loglevel" and isinstance(value, str) else value
-        elif name == "timeout" and settings.get("worker_class") in SYNC:
+        elif name == "timeout" and settings.get("worker_class") in SYNC and settings.get("threads", 1) in (1, "1"):
             options["timeout_request"] = value or None
         elif name == "bind":
             addresses = [value] if isinstance(value, str) else value

@@ -25,7 +25,7 @@ def interface_of(app: Callable, interface: str = "auto") -> str:
     called = app if inspect.isroutine(app) or inspect.isclass(app) else getattr(app, "__call__")  # noqa: B004
     try:
         parameters = inspect.signature(called).parameters.values()
-    except (TypeError, ValueError):
+    except Exception:  # From Python 3.14 on, it evaluates the annotations.
         return "asgi"
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     required = [p for p in positional if p.default is p.empty]
@@ -49,7 +49,7 @@ def import_application(target: str, app_dir: str | None = None, factory: bool = 
     folder = os.path.abspath(app_dir or ".")
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    if "/" in module_name or os.path.isfile(os.path.join(folder, module_name)):
+    if "/" in module_name or (module_name.endswith(".py") and os.path.isfile(os.path.join(folder, module_name))):
         name = module_name.removesuffix(".py").removeprefix("./").replace("/", ".")
         raise ApplicationNotFound(f"{module_name!r} is the name of a file; give the application as {name}:{attribute}")
     try:
@@ -78,7 +78,7 @@ def import_application(target: str, app_dir: str | None = None, factory: bool = 
 def takes_nothing(app: Callable) -> bool:
     """Returns true if a callable has no positional parameters."""
     try:
-        parameters = inspect.signature(app).parameters.values()
-    except (TypeError, ValueError):
+        parameters = inspect.signature(app, follow_wrapped=False).parameters.values()
+    except Exception:
         return False
     return not any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)

@@ -5,11 +5,12 @@ import json
 import logging
 import logging.config
 import os
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 from ._gunicorn import read_gunicorn
 
@@ -91,6 +92,14 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see --help\n")
 
 
+def own_version() -> str:
+    """Returns the version of this package."""
+    try:
+        return version("highwire-server")
+    except PackageNotFoundError:
+        return "(unknown, because the package was not installed)"
+
+
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of the command line."""
     parser = Parser(
@@ -101,7 +110,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--version", action="version", version=f"highwire-server {version('highwire-server')}")
+    add("--version", action="version", version=f"highwire-server {own_version()}")
     add("app", metavar="MODULE:ATTRIBUTE", nargs="?", help="the application; the attribute is `app` by default")
     add("-c", "--config", metavar="FILE", help="take options from a gunicorn.conf.py; those of the command line go before")
     add("--interface", choices=("auto", "asgi", "asgi3", "wsgi", "rsgi"), help="how the application is called (auto)")
@@ -192,6 +201,9 @@ def parse(arguments: list[str] | None = None, environment: dict[str, str] | None
             except (ValueError, argparse.ArgumentTypeError):
                 made.error(f"{variable}={text!r} is not a value of --{option.name.replace('_', '-')}")
         setattr(options, option.name, value)
+    if options.threads > 1 and options.timeout_request is configured.get("timeout_request"):
+        # The timeout of gunicorn ends no requests if the command gives workers with threads.
+        options.timeout_request = None
     if not options.app:
         made.error("the following arguments are required: MODULE:ATTRIBUTE")
     problem = check(options)
@@ -214,7 +226,7 @@ def of_setting(made: argparse.ArgumentParser, path: str, name: str, value):
         except (ValueError, argparse.ArgumentTypeError):
             made.error(wrong)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if action.type is int and not (is_number and value == int(value)) or action.type is float and not is_number:
+    if action.type is int and not (is_number and float(value).is_integer()) or action.type is float and not is_number:
         made.error(wrong)
     if action.type is None and value is not None and not isinstance(value, list):
         made.error(wrong)
@@ -248,7 +260,7 @@ def check(options: Options) -> str | None:
         return problem
     for name in ("ssl_certfile", "ssl_keyfile", "ssl_ca_certs", "log_config", "env_file"):
         path = getattr(options, name)
-        if path is not None and not os.path.isfile(path):
+        if path is not None and (not os.path.exists(path) or os.path.isdir(path)):
             return f"--{name.replace('_', '-')}: there is no file {path!r}"
     if options.reload and options.workers > 1:
         return "--reload serves with one process; leave out --workers"
@@ -257,12 +269,14 @@ def check(options: Options) -> str | None:
         return "--static-path-mount and --static-path-route must be given equally often"
     if options.static_path_route and not options.static_path_mount:
         return "--static-path-route needs --static-path-mount"
-    for route, folder in options.static_mounts().items():
-        if not route.startswith("/") or not route.strip("/"):
-            return f"--static-path-route must be a path below /, not {route!r}"
+    try:
+        mounts = {static_route(route): folder for route, folder in zip(routes, options.static_path_mount)}
+    except ValueError as error:
+        return f"--static-path-route: {error}"
+    for folder in options.static_path_mount:
         if not os.path.isdir(folder):
             return f"--static-path-mount: there is no folder {folder!r}"
-    if len(set(routes)) != len(routes):
+    if len(mounts) < len(options.static_path_mount):
         return "--static-path-route is given twice with the same path"
     if not 0 <= options.static_path_expires <= 2**31:
         return "--static-path-expires must be from 0 to 2147483648"
@@ -277,12 +291,21 @@ def check(options: Options) -> str | None:
     return None
 
 
+def static_route(route: str) -> str:
+    """Returns the path of a mounted folder without a slash at its end. Raises ValueError."""
+    path = route.rstrip("/")
+    if not re.fullmatch(r"(/[A-Za-z0-9._~!$&'()*+,;=:@-]+)+", path) or {".", ".."} & set(path.split("/")):
+        raise ValueError(f"{route!r} is not a path below / of letters, digits and signs that a URL has as they are")
+    return path
+
+
 def wrong_addresses(addresses: list[str]) -> Iterator[str]:
     """Returns what is wrong with addresses to listen on."""
     for address in addresses:
         kind, _, rest = address.partition(":")
         port = address.rpartition(":")[2]
-        is_right = rest.isdigit() if kind == "fd" else rest if kind == "unix" else rest and port.isdigit() and int(port) <= 65535
+        is_port = port.isascii() and port.isdigit() and int(port) <= 65535
+        is_right = rest.isascii() and rest.isdigit() if kind == "fd" else rest if kind == "unix" else rest and is_port
         if not is_right:
             yield f"--bind must be HOST:PORT, [IPV6]:PORT, unix:PATH or fd:NUMBER, not {address!r}"
 

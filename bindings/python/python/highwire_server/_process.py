@@ -1,9 +1,9 @@
 """One process of the server."""
 
+import faulthandler
 import logging
 import os
 import random
-import threading
 
 from ._highwire import own_process
 from ._importing import ApplicationNotFound, import_application
@@ -68,15 +68,12 @@ LATE = 5.0
 
 
 def end_late(seconds: float) -> None:
-    """Ends this process after a time, whatever its threads do."""
-
-    def end() -> None:
-        logger.error("the process does not stop, because a thread of the application goes on, and is ended")
-        os._exit(1)
-
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
+    """Ends this process after a time, whatever its threads do, and writes where they are. A later call sets another time."""
+    try:
+        # It needs neither the interpreter's lock nor that of the log.
+        faulthandler.dump_traceback_later(seconds, exit=True)
+    except (AttributeError, OSError, RuntimeError, ValueError) as error:
+        logger.warning("a thread that does not end will keep this process: %s", error)
 
 
 def serve(options: Options, pipe: int | None = None) -> int:
@@ -106,12 +103,15 @@ def serve(options: Options, pipe: int | None = None) -> int:
             logger.exception("the application cannot be imported")
             return CANNOT_SERVE
         server = Server(config_of(options, app))
+        until_end = options.timeout_graceful_shutdown + LATE
         server.run(
             on_start=lambda: tell(b"started\n"),
             on_limit=lambda: tell(b"replace\n"),
-            on_stop=lambda is_cut: end_late(LATE if is_cut else options.timeout_graceful_shutdown + LATE),
+            on_stop=lambda is_cut: end_late(LATE if is_cut else until_end),
             is_supervised=pipe is not None,
         )
+        # What the interpreter does at its end may take as long.
+        end_late(until_end)
     except LifespanFailed as error:
         logger.error("%s", error, exc_info=error.__cause__)
         return CANNOT_SERVE

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from ._highwire import Worker
 from ._importing import import_application, interface_of
 from ._lifespan import Lifespan, RsgiLifespan
+from ._options import static_route
 from ._selector import WorkerReader, WorkerSelector
 from ._wsgi import Wsgi, base_environ
 
@@ -207,10 +208,10 @@ class Server:
 
     def _stop_here(self) -> None:
         self._signals += 1
-        if self._on_stop is not None:
-            self._on_stop(self._signals > 1)
         if self._stop is not None:
             self._stop.set()
+        if self._on_stop is not None:
+            self._on_stop(self._signals > 1)
 
     def _handlers(self) -> dict[int, Callable[[], None]]:
         """Returns what is done for each signal."""
@@ -346,6 +347,7 @@ class Server:
             # The body is received whole before the application is called.
             options["limit_body"] = MOST_WSGI_BODY
         options["server"] = server_of(self.config.bind[0])
+        options["static_mounts"] = {static_route(route): folder for route, folder in self.config.static_mounts.items()}
         worker = Worker(self.config.bind, options)
         self.addresses = worker.addresses
         return worker

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field
 
 from ._options import Options
-from ._process import CANNOT_SERVE
+from ._process import CANNOT_SERVE, LATE
 
 logger = logging.getLogger("highwire.error")
 
@@ -26,6 +26,9 @@ BACK_OFF = (0.2, 30.0)
 
 #: The seconds after which a process is replaced that should be replaced, if the last try has failed.
 TRY_AGAIN = 10.0
+
+#: The seconds after which a process is killed that has not ended itself when it should.
+KILL = 2.0
 
 #: The seconds between two looks at the memory of the processes.
 LOOK = 1.0
@@ -178,7 +181,7 @@ class Supervisor:
         if process.is_stopping:
             return
         process.is_stopping = True
-        process.kill_at = time.monotonic() + self._options.timeout_graceful_shutdown + 5.0
+        process.kill_at = time.monotonic() + self._options.timeout_graceful_shutdown + LATE + KILL
         process.popen.terminate()
 
     def _handle_signals(self) -> None:
