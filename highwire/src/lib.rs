@@ -49,6 +49,7 @@ pub mod server;
 #[cfg(all(feature = "cookies", feature = "json"))]
 pub mod session;
 pub mod sse;
+pub mod task;
 #[cfg(feature = "templates")]
 pub mod templates;
 #[cfg(not(feature = "templates"))]
@@ -96,19 +97,22 @@ pub use handler::{Blocking, Direct, Handler, With, blocking, direct};
 pub use highwire_engine::tls;
 pub use highwire_engine::{Error, Result};
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+pub use message::async_request::AsyncFromRequest;
 pub use message::auth::{Basic, Bearer, Realm};
-pub use message::extract::{Authority, Extension, Peer, PerWorker, RawQuery, Scheme, State, Tls, Version};
+pub use message::extract::{Authority, Extension, MatchedPath, Peer, PerWorker, RawQuery, Scheme, State, Tls, Version};
 pub use message::negotiate::Accept;
 pub use message::problem::Problem;
+pub use message::provided::Provided;
 pub use message::redirect::{Html, Redirect};
 pub use message::reply::{Disconnect, InterimResponses, OnDisconnect, Reply};
-pub use message::request::{BodyUse, FromRequest, Request};
-pub use message::response::{IntoResponse, Response};
+pub use message::request::{BodyUse, FromRequest, OptionalFromRequest, Request};
+pub use message::response::{IntoResponse, IntoResponseParts, Response};
 #[cfg(feature = "json")]
 pub use message::typed::{Json, Path, Query};
 pub use message::upgrade::{Ended, RawReader, RawStream, RawWriter, Upgrade};
 pub use router::{Params, PatternError};
-pub use server::{Server, spawn};
+pub use server::Server;
+pub use task::spawn;
 
 /// The programs of the page about embedding, as tests.
 #[cfg(doctest)]

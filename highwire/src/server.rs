@@ -87,26 +87,6 @@ pub use highwire_proto::Limits as ParserLimits;
 #[doc(inline)]
 pub use highwire_engine::Runtime;
 
-/// Spawns a task on the current worker.
-///
-/// ```
-/// use highwire::testing::Client;
-/// use highwire::{App, StatusCode, time};
-/// use std::time::Duration;
-///
-/// let app = App::new().post("/orders", || {
-///     highwire::spawn(async {
-///         time::sleep(Duration::from_secs(60)).await;
-///         println!("a minute after the order");
-///     });
-///     StatusCode::ACCEPTED
-/// });
-/// assert_eq!(Client::new(app)?.post("/orders").send().status(), 202);
-/// # Ok::<(), highwire::Error>(())
-/// ```
-#[doc(inline)]
-pub use highwire_engine::spawn;
-
 pub use highwire_engine::{
     Balance, Driver, Engine, Handle, Limits, Stats, Timeouts, raise_descriptor_limit, share_heap,
 };

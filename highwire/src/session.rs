@@ -6,8 +6,9 @@
 //! [`SessionStore`] of your own keeps the session, and the token is only the session's key in that store.
 
 use crate::cookie::{Cookie, CookieError, Cookies, Keys};
+use crate::message::provided::Provided;
 use crate::message::request::{FromRequest, Request};
-use crate::{IntoResponse, Response};
+use crate::{IntoResponse, IntoResponseParts, Response};
 use highwire_engine::context;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
@@ -299,6 +300,11 @@ impl<T: 'static> FromRequest for Session<T> {
         let tokens = sent.all(sessions.cookie.name()).take(MOST_TOKENS).map(|token| token.into_owned()).collect();
         Ok(Session { sessions, tokens, token: None, cookies: Cookies::default(), was_used: false, value: PhantomData })
     }
+
+    fn check(provided: &Provided<'_>) -> Result<(), String> {
+        let has = provided.has_state::<Sessions>();
+        if has { Ok(()) } else { Err("a session needs `Sessions` that `App::state` adds".to_string()) }
+    }
 }
 
 impl<T: DeserializeOwned + Serialize> Session<T> {
@@ -368,10 +374,10 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
 /// Adds the session's cookie to the response if the session was saved or ended. If it was used and the response has no
 /// `Cache-Control`, forbids caching, because a shared cache could give one visitor's page or cookie to others (RFC 9111
 /// section 7.3).
-impl<T, R: IntoResponse> IntoResponse for (Session<T>, R) {
-    fn into_response(self) -> Response {
-        let mut response = self.0.cookies.put_into(self.1.into_response());
-        if self.0.was_used && response.header(&header::CACHE_CONTROL).is_none() {
+impl<T> IntoResponseParts for Session<T> {
+    fn add_to(self, response: Response) -> Response {
+        let mut response = self.cookies.put_into(response);
+        if self.was_used && response.header(&header::CACHE_CONTROL).is_none() {
             response.add_header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         }
         response

@@ -326,7 +326,7 @@ impl Place {
                 IS_CLIENTS.set(true);
                 task(client)
             }),
-            None => highwire::spawn(task(self.client)),
+            None => drop(highwire::spawn(task(self.client))),
         }
     }
 }

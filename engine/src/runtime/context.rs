@@ -49,6 +49,8 @@ pub(crate) struct Context {
     /// True if the server stops, and the tasks that wait for that.
     stops: Cell<bool>,
     await_stop: RefCell<BTreeMap<u64, Waker>>,
+    /// The number of [`HeldShutdown`]s.
+    holds: Cell<usize>,
 }
 
 /// A timer: its moment, and a number that distinguishes it from other timers of the same moment.
@@ -195,6 +197,7 @@ impl Context {
             next_turn: RefCell::default(),
             stops: Cell::default(),
             await_stop: RefCell::default(),
+            holds: Cell::default(),
         })
     }
 
@@ -210,6 +213,11 @@ impl Context {
     pub(crate) fn stop(&self) {
         self.stops.set(true);
         self.await_stop.borrow().values().for_each(Waker::wake_by_ref);
+    }
+
+    /// Returns the number of tasks for which a graceful shutdown waits.
+    pub(crate) fn holds(&self) -> usize {
+        self.holds.get()
     }
 
     /// Returns true if tasks wait for the next turn.
@@ -532,6 +540,30 @@ pub fn try_offer<T: Send + 'static>(argument: T, job: Box<dyn FnOnce(T) + Send>)
     match CURRENT.try_with(|current| current.borrow().clone()) {
         Ok(Some(context)) => context.shared.offer(argument, job),
         _ => Err(argument),
+    }
+}
+
+/// Lets a graceful shutdown wait, until the deadline of the shutdown, for the task that has this value, of the current worker.
+///
+/// # Panics
+/// Panics if no worker runs on this thread.
+pub fn hold_shutdown() -> HeldShutdown {
+    let context = CURRENT.with_borrow(Clone::clone);
+    let context = context.expect("no Highwire worker runs on this thread");
+    context.holds.set(context.holds.get() + 1);
+    HeldShutdown(Rc::downgrade(&context))
+}
+
+/// What [`hold_shutdown`] returns. The shutdown no longer waits when it is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct HeldShutdown(std::rc::Weak<Context>);
+
+impl Drop for HeldShutdown {
+    fn drop(&mut self) {
+        if let Some(context) = self.0.upgrade() {
+            context.holds.set(context.holds.get().saturating_sub(1));
+        }
     }
 }
 

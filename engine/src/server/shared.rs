@@ -17,6 +17,7 @@ pub(crate) struct Counters {
     pub(crate) accepted: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) cut: AtomicU64,
+    pub(crate) tasks_cut: AtomicU64,
     pub(crate) finished: AtomicU64,
     /// The number of requests of all protocols, including requests of this process.
     pub(crate) requests: AtomicU64,

@@ -17,6 +17,8 @@ pub struct Stats {
     pub refused: u64,
     /// The number of exchanges and connections that a deadline or the end of a shutdown has cut.
     pub cut: u64,
+    /// The number of tasks that the end of a shutdown has cut.
+    pub tasks_cut: u64,
     /// The number of requests on all connections, and of this process.
     pub requests: u64,
     /// The number of those requests that arrived on streams of HTTP/2.
@@ -37,6 +39,7 @@ impl Stats {
             accepted: read(&counters.accepted),
             refused: read(&counters.refused),
             cut: read(&counters.cut),
+            tasks_cut: read(&counters.tasks_cut),
             requests: read(&counters.requests),
             streams: read(&counters.streams),
             handshakes: read(&counters.handshakes),
@@ -54,11 +57,14 @@ impl Stats {
 
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stats { accepted, refused, cut, requests, streams, handshakes, handshakes_failed, .. } = self;
+        let Stats { accepted, refused, cut, tasks_cut, requests, streams, handshakes, handshakes_failed, .. } = self;
         write!(
             f,
             "{accepted} connections accepted, {refused} refused, {requests} requests, {cut} exchanges cut short"
         )?;
+        if *tasks_cut > 0 {
+            write!(f, ", {tasks_cut} tasks")?;
+        }
         if *streams > 0 {
             write!(f, ", {streams} on streams of HTTP/2")?;
         }

@@ -118,6 +118,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
             drain_until: None,
             came: false,
             stopped: false,
+            has_cut_tasks: false,
             watched: Vec::new(),
         };
         Ok(Worker { driver, queue: Queue::new(), state, failed: false })

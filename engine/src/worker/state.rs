@@ -88,6 +88,8 @@ pub(super) struct WorkerState<S> {
     /// True if the driver has accepted a connection since [`see_shutdown`](Self::see_shutdown) last checked.
     pub(super) came: bool,
     pub(super) stopped: bool,
+    /// True if a shutdown no longer waits for tasks.
+    pub(super) has_cut_tasks: bool,
     /// The reports of watches that the host has not taken.
     pub(super) watched: Vec<(u64, Interest)>,
 }
@@ -111,9 +113,9 @@ impl<S: Service> WorkerState<S> {
             || self.cx.context.has_connects()
     }
 
-    /// Returns true if there are no connections and no requests of this process.
+    /// Returns true if there are no connections, no requests of this process, and no tasks for which a shutdown waits.
     fn is_empty(&self) -> bool {
-        self.count == 0 && self.calls.is_empty()
+        self.count == 0 && self.calls.is_empty() && (self.cx.context.holds() == 0 || self.has_cut_tasks)
     }
 
     /// Returns true if the worker is stopping and has nothing left to serve.
@@ -468,6 +470,9 @@ impl<S: Service> WorkerState<S> {
         }
         if ends_now {
             self.cx.cut();
+            if !std::mem::replace(&mut self.has_cut_tasks, true) {
+                shared.counters.tasks_cut.fetch_add(self.cx.context.holds() as u64, Ordering::Relaxed);
+            }
             for index in 0..self.connections.len() {
                 if let Some(id) = self.connections.get(index).and_then(Option::as_ref).map(Connection::id) {
                     self.with(id, queue, |connection, worker, _, queue| {

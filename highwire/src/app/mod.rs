@@ -16,6 +16,7 @@ use crate::app::shared::{AppData, ErrorHandler, NotFoundHandler};
 use crate::app::states::Scopes;
 use crate::files::open::OpenFiles;
 use crate::handler::{Handler, Route};
+use crate::message::provided::Provided;
 use crate::middleware::{IntoLayer, Layer, Missed};
 use crate::router::{MethodFilter, Pattern, Router};
 use crate::server::{Config, Server};
@@ -394,13 +395,21 @@ impl App {
         let mut router = Router::default();
         let mut routes: Vec<Arc<dyn Route>> = Vec::new();
         let (mut names, mut scopes) = (Vec::new(), Vec::new());
-        let mut paths = Vec::new();
+        let (mut paths, mut templates): (_, Vec<Option<Arc<str>>>) = (Vec::new(), Vec::new());
         let first_missed = self.routes.len();
+        let (states, kinds) = (self.scopes.resolve(), self.scopes.local_kinds());
+        let check =
+            |route: &Arc<dyn Route>, scope: usize, path: Option<&str>, parameters: &[Box<str>], called: &str| {
+                let provided = Provided { path, parameters, states: &states[scope], per_worker: &kinds[scope] };
+                route.check(&provided).map_err(|text| Error::Setting(format!("{called}: {text}")))
+            };
+        if let Some(fallback) = &self.fallback {
+            check(fallback, 0, None, &[], "the fallback")?;
+        }
         for registered in self.routes {
             let (host, pattern) = (registered.host.as_deref(), Pattern::parse(&registered.path)?);
-            registered.route.check_parameters(&pattern.names()).map_err(|text| {
-                Error::Setting(format!("the handler of {:?} can never be called: {text}", registered.path))
-            })?;
+            let (path, called) = (&*registered.path, format!("{} {}", registered.filter, registered.path));
+            check(&registered.route, registered.scope, Some(path), &pattern.names(), &called)?;
             router.insert(host, &registered.filter, &pattern, routes.len() as u32)?;
             if let Some(missed) = registered.missed {
                 router.insert_missed(host, &pattern, (first_missed + missed) as u32);
@@ -408,12 +417,14 @@ impl App {
             routes.push(registered.route);
             scopes.push(registered.scope);
             names.push(pattern.names());
+            templates.push(Some(registered.path.as_str().into()));
             paths.push(registered.path);
         }
         let mut without_path = |route, scope, called: &str| {
             routes.push(route);
             scopes.push(scope);
             names.push(Vec::new());
+            templates.push(None);
             paths.push(called.to_string());
             routes.len() as u32 - 1
         };
@@ -423,8 +434,9 @@ impl App {
         let fallback = self.fallback.map(|route| without_path(route, 0, "(fallback)"));
         let missed = missed.map(|route| without_path(route, 0, "(none)"));
         let data = AppData {
+            paths: templates,
             names,
-            states: self.scopes.resolve(),
+            states,
             scopes,
             not_found: self.not_found,
             on_error: self.on_error,

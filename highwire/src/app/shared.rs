@@ -15,6 +15,8 @@ pub(crate) type NotFoundHandler = Arc<dyn Fn(&Request<'_>) -> Response + Send + 
 
 /// The data of an app beside its routes.
 pub(crate) struct AppData {
+    /// The path template of each route; `None` for those without one.
+    pub(crate) paths: Vec<Option<Arc<str>>>,
     /// The names of each route's parameters.
     pub(crate) names: Vec<Vec<Box<str>>>,
     /// The values of the app, and of each nested app.

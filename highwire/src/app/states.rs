@@ -3,7 +3,7 @@
 use crate::message::request::Locals;
 use crate::templates::Templates;
 use std::any::{Any, TypeId};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -73,6 +73,17 @@ impl Scopes {
         maps
     }
 
+    /// Returns the types of the workers' own values of each app, together with those of the apps around it.
+    pub(crate) fn local_kinds(&self) -> Vec<HashSet<TypeId>> {
+        let mut all: Vec<HashSet<TypeId>> = Vec::with_capacity(self.0.len());
+        for scope in &self.0 {
+            let mut kinds = scope.parent.map(|parent| all[parent].clone()).unwrap_or_default();
+            kinds.extend(scope.factories.iter().map(|factory| factory.kind));
+            all.push(kinds);
+        }
+        all
+    }
+
     /// Makes a worker's own values of each app, together with those of the apps around it. Called on the worker's thread.
     pub(crate) fn make_locals(&self) -> Vec<Rc<Locals>> {
         let mut all: Vec<Rc<Locals>> = Vec::with_capacity(self.0.len());
@@ -96,6 +107,10 @@ pub(crate) struct Map {
 }
 
 impl Map {
+    pub(crate) fn has<T: Any + Send + Sync>(&self) -> bool {
+        self.values.contains_key(&TypeId::of::<T>())
+    }
+
     pub(crate) fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.values.get(&TypeId::of::<T>()).cloned().and_then(|value| value.downcast().ok())
     }

@@ -146,7 +146,7 @@ impl Background {
         let (promise, asked) = promise();
         self.begin(Box::new(move |client, active| {
             let client = client.clone();
-            crate::spawn(async move { run(&client, request, promise, active).await });
+            highwire_engine::context::spawn(async move { run(&client, request, promise, active).await });
         }));
         ResponseFuture { asked }
     }
@@ -172,7 +172,7 @@ impl Background {
     {
         self.begin(Box::new(move |client, active| {
             let task = start(client.clone());
-            crate::spawn(async move {
+            highwire_engine::context::spawn(async move {
                 task.await;
                 drop(active);
             });

@@ -11,7 +11,7 @@ pub use keys::{KeyError, Keys, Private, Signed};
 
 use crate::message::media::{hex, is_token};
 use crate::message::request::{FromRequest, Request};
-use crate::{IntoResponse, Response};
+use crate::{IntoResponseParts, Response};
 use http::{HeaderValue, StatusCode, header};
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -349,15 +349,16 @@ impl FromRequest for Cookies {
     }
 }
 
-impl<R: IntoResponse> IntoResponse for (Cookies, R) {
-    fn into_response(self) -> Response {
-        self.0.put_into(self.1.into_response())
+impl IntoResponseParts for Cookies {
+    fn add_to(self, response: Response) -> Response {
+        self.put_into(response)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::IntoResponse;
 
     #[test]
     fn what_clients_send() {

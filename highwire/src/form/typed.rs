@@ -6,7 +6,7 @@ use super::parser::Event;
 use super::urlencoded::{self, Fault as FormFault};
 use crate::message::fields::{Fields, Pair};
 use crate::message::media;
-use crate::message::request::{BodyUse, FromRequest, Request};
+use crate::message::request::{BodyUse, FromRequest, OptionalFromRequest, Request};
 use crate::message::typed::unfit;
 use crate::{IntoResponse, Problem, Response};
 use bytes::Bytes;
@@ -70,6 +70,17 @@ impl<T: DeserializeOwned> FromRequest for Form<T> {
         T::deserialize(Fields::of_form(pairs))
             .map(Form)
             .map_err(|misfit| unfit(StatusCode::UNPROCESSABLE_ENTITY, "form", misfit).into_response())
+    }
+}
+
+/// `None` if the request has no `Content-Type`.
+impl<T: DeserializeOwned> OptionalFromRequest for Form<T> {
+    const BODY: BodyUse = BodyUse::Whole;
+    fn from_request_optional(request: &mut Request<'_>) -> Result<Option<Form<T>>, Response> {
+        match request.header("content-type") {
+            Some(_) => Form::from_request(request).map(Some),
+            None => Ok(None),
+        }
     }
 }
 

@@ -8,14 +8,18 @@ mod direct;
 mod pool;
 
 use crate::app::shared::Shared;
-use crate::message::request::{BodyUse, FromRequest, Request};
+use crate::message::async_request::AsyncFromRequest;
+use crate::message::provided::Provided;
+use crate::message::request::{BodyUse, FromRequest, Request, one_body};
 use crate::middleware::{IntoLayer, Layer};
 use crate::{IntoResponse, Reply, Response};
 pub use direct::{Direct, Directly, direct};
 use highwire_engine::Outcome;
 pub(crate) use pool::Pool;
+use std::any::type_name;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -43,9 +47,8 @@ pub(crate) trait Route: Send + Sync {
     fn is_async(&self) -> bool {
         false
     }
-    /// Checks that the handler's extractors fit a template with parameters of these names. Returns the reason why one never
-    /// does.
-    fn check_parameters(&self, _: &[Box<str>]) -> Result<(), String> {
+    /// Checks that the app provides what the handler's extractors need. Returns the handler, and why it can never be called.
+    fn check(&self, _: &Provided<'_>) -> Result<(), String> {
         Ok(())
     }
     fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint>;
@@ -162,31 +165,35 @@ pub fn blocking<F>(function: F) -> Blocking<F> {
 
 struct PlainRoute<F, A> {
     function: F,
+    /// The handler's name, for errors.
+    handler: &'static str,
     arguments: PhantomData<fn(A)>,
 }
 
 struct PlainEndpoint<F, A>(Arc<PlainRoute<F, A>>);
 
-struct AsyncRoute<F, A, Fut> {
-    function: F,
+struct AsyncRoute<F, S, A, Fut> {
+    function: Arc<F>,
+    /// Makes the handler's arguments of what was extracted, and calls the function.
+    start: S,
+    /// The handler's name, for errors.
+    handler: &'static str,
     kinds: PhantomData<fn(A) -> Fut>,
 }
 
-struct AsyncEndpoint<F, A, Fut> {
-    route: Arc<AsyncRoute<F, A, Fut>>,
+struct AsyncEndpoint<F, S, A, Fut> {
+    #[expect(
+        clippy::redundant_allocation,
+        reason = "the futures of a worker share the function without atomic counts"
+    )]
+    function: Rc<Arc<F>>,
+    route: Arc<AsyncRoute<F, S, A, Fut>>,
     pool: Pool<Fut>,
 }
 
-const fn most(uses: &[BodyUse]) -> BodyUse {
-    let mut most = BodyUse::None;
-    let mut at = 0;
-    while at < uses.len() {
-        if uses[at] as u8 > most as u8 {
-            most = uses[at];
-        }
-        at += 1;
-    }
-    most
+/// Says why a handler can never be called.
+fn named(handler: &str, text: &str) -> String {
+    format!("the handler `{}` can never be called: {text}", handler.replace("::{{closure}}", "::{closure}"))
 }
 
 macro_rules! handlers {
@@ -206,7 +213,7 @@ macro_rules! handlers {
         {
             #[expect(private_interfaces, reason = "the trait is sealed")]
             fn into_route(self) -> Arc<dyn Route> {
-                Arc::new(PlainRoute::<F, ($($argument,)*)> { function: self, arguments: PhantomData })
+                Arc::new(PlainRoute::<F, ($($argument,)*)> { function: self, handler: type_name::<F>(), arguments: PhantomData })
             }
         }
 
@@ -217,11 +224,11 @@ macro_rules! handlers {
             $($argument: FromRequest + 'static,)*
         {
             fn body_use(&self) -> BodyUse {
-                const { most(&[$($argument::BODY),*]) }
+                const { one_body(&[$($argument::BODY),*]) }
             }
             #[allow(unused_variables, reason = "one macro for every number of arguments")]
-            fn check_parameters(&self, names: &[Box<str>]) -> Result<(), String> {
-                $($argument::check_parameters(names)?;)*
+            fn check(&self, provided: &Provided<'_>) -> Result<(), String> {
+                $($argument::check(provided).map_err(|text| named(self.handler, &text))?;)*
                 Ok(())
             }
             fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
@@ -260,7 +267,7 @@ macro_rules! handlers {
             F: Fn($($argument),*) -> Fut + Send + Sync + 'static,
             Fut: Future + 'static,
             Fut::Output: IntoResponse,
-            $($argument: FromRequest + 'static,)*
+            $($argument: AsyncFromRequest + 'static, $argument::Parts: 'static,)*
         {}
 
         impl<F, Fut, $($argument),*> IntoRoute<Async<($($argument,)*)>> for F
@@ -268,42 +275,55 @@ macro_rules! handlers {
             F: Fn($($argument),*) -> Fut + Send + Sync + 'static,
             Fut: Future + 'static,
             Fut::Output: IntoResponse,
-            $($argument: FromRequest + 'static,)*
+            $($argument: AsyncFromRequest + 'static, $argument::Parts: 'static,)*
         {
+            #[allow(non_snake_case, reason = "one macro for every number of arguments")]
             #[expect(private_interfaces, reason = "the trait is sealed")]
             fn into_route(self) -> Arc<dyn Route> {
-                Arc::new(AsyncRoute::<F, ($($argument,)*), Fut> { function: self, kinds: PhantomData })
+                let start = |function: Rc<Arc<F>>, $($argument: $argument::Parts),*| async move {
+                    $(let $argument = match $argument::from_parts($argument).await {
+                        Ok(argument) => argument,
+                        Err(response) => return response,
+                    };)*
+                    function($($argument),*).await.into_response()
+                };
+                let handler = type_name::<F>();
+                Arc::new(AsyncRoute::<F, _, ($($argument::Parts,)*), _> {
+                    function: Arc::new(self),
+                    start,
+                    handler,
+                    kinds: PhantomData,
+                })
             }
         }
 
-        impl<F, Fut, $($argument),*> Route for AsyncRoute<F, ($($argument,)*), Fut>
+        impl<F, S, Fut, $($argument),*> Route for AsyncRoute<F, S, ($($argument,)*), Fut>
         where
-            F: Fn($($argument),*) -> Fut + Send + Sync + 'static,
-            Fut: Future + 'static,
-            Fut::Output: IntoResponse,
+            F: Send + Sync + 'static,
+            S: Fn(Rc<Arc<F>>, $($argument),*) -> Fut + Send + Sync + 'static,
+            Fut: Future<Output = Response> + 'static,
             $($argument: FromRequest + 'static,)*
         {
             fn body_use(&self) -> BodyUse {
-                const { most(&[$($argument::BODY),*]) }
+                const { one_body(&[$($argument::BODY),*]) }
             }
             #[allow(unused_variables, reason = "one macro for every number of arguments")]
-            fn check_parameters(&self, names: &[Box<str>]) -> Result<(), String> {
-                $($argument::check_parameters(names)?;)*
+            fn check(&self, provided: &Provided<'_>) -> Result<(), String> {
+                $($argument::check(provided).map_err(|text| named(self.handler, &text))?;)*
                 Ok(())
             }
             fn is_async(&self) -> bool {
                 true
             }
             fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
-                Box::new(AsyncEndpoint { route: self, pool: Pool::default() })
+                Box::new(AsyncEndpoint { function: Rc::new(self.function.clone()), route: self, pool: Pool::default() })
             }
         }
 
-        impl<F, Fut, $($argument),*> Endpoint for AsyncEndpoint<F, ($($argument,)*), Fut>
+        impl<F, S, Fut, $($argument),*> Endpoint for AsyncEndpoint<F, S, ($($argument,)*), Fut>
         where
-            F: Fn($($argument),*) -> Fut,
-            Fut: Future,
-            Fut::Output: IntoResponse,
+            S: Fn(Rc<Arc<F>>, $($argument),*) -> Fut,
+            Fut: Future<Output = Response>,
             $($argument: FromRequest,)*
         {
             #[allow(non_snake_case, unused_variables, reason = "one macro for every number of arguments")]
@@ -317,7 +337,7 @@ macro_rules! handlers {
                         return Outcome::Ready;
                     }
                 };)*
-                let future = (self.route.function)($($argument),*);
+                let future = (self.route.start)(self.function.clone(), $($argument),*);
                 self.pool.start(future, &request.waker(), answer)
             }
             fn poll(&self, place: u32, cx: &mut Context<'_>) -> Poll<Response> {
@@ -349,7 +369,11 @@ macro_rules! handlers {
                     let function = function.clone();
                     offload.run(move || function($($argument),*));
                 };
-                Arc::new(PlainRoute::<_, (Offload, $($argument,)*)> { function: offload, arguments: PhantomData })
+                Arc::new(PlainRoute::<_, (Offload, $($argument,)*)> {
+                    function: offload,
+                    handler: type_name::<F>(),
+                    arguments: PhantomData,
+                })
             }
         }
     };
@@ -374,11 +398,11 @@ macro_rules! ninth {
             $($argument: FromRequest + 'static,)*
         {
             fn body_use(&self) -> BodyUse {
-                const { most(&[$($argument::BODY),*]) }
+                const { one_body(&[$($argument::BODY),*]) }
             }
             #[allow(unused_variables, reason = "one macro for every number of arguments")]
-            fn check_parameters(&self, names: &[Box<str>]) -> Result<(), String> {
-                $($argument::check_parameters(names)?;)*
+            fn check(&self, provided: &Provided<'_>) -> Result<(), String> {
+                $($argument::check(provided).map_err(|text| named(self.handler, &text))?;)*
                 Ok(())
             }
             fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {

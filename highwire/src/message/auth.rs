@@ -1,7 +1,7 @@
 //! HTTP authentication: Basic (RFC 7617) and Bearer tokens (RFC 6750).
 
 use crate::message::base64;
-use crate::message::request::{FromRequest, Request};
+use crate::message::request::{FromRequest, OptionalFromRequest, Request};
 use crate::{IntoResponse, Problem, Response};
 use http::{HeaderValue, StatusCode, header};
 use std::fmt;
@@ -132,6 +132,29 @@ impl FromRequest for Bearer {
             None => Err(refusal(&bearer_challenge(&realm), "this is for those who have a token")),
         }
     }
+}
+
+/// `None` if the request has no credentials of this scheme.
+impl OptionalFromRequest for Basic {
+    fn from_request_optional(request: &mut Request<'_>) -> Result<Option<Basic>, Response> {
+        if authenticates_by(request, b"basic") { Basic::from_request(request).map(Some) } else { Ok(None) }
+    }
+}
+
+/// `None` if the request has no credentials of this scheme.
+impl OptionalFromRequest for Bearer {
+    fn from_request_optional(request: &mut Request<'_>) -> Result<Option<Bearer>, Response> {
+        if authenticates_by(request, b"bearer") { Bearer::from_request(request).map(Some) } else { Ok(None) }
+    }
+}
+
+/// Returns true if a request has credentials of a scheme, whatever else they are.
+fn authenticates_by(request: &Request<'_>, scheme: &[u8]) -> bool {
+    let mut fields = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+    fields.any(|(_, value)| {
+        let known = value.split(|&byte| byte == b' ').next().unwrap_or_default();
+        known.eq_ignore_ascii_case(scheme)
+    })
 }
 
 /// Returns the credentials after the scheme in `Authorization`. If the request has more than one such field, returns

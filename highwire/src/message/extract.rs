@@ -1,6 +1,7 @@
 //! Extractors that do not need the request's body, and those of `Option` and `Result`.
 
-use crate::message::request::{FromRequest, Request};
+use crate::message::provided::{Provided, name_of};
+use crate::message::request::{FromRequest, OptionalFromRequest, Request};
 use crate::{Method, Response};
 use highwire_engine::{Stats, rate_limited};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -9,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// An extractor of a value that [`App::state`](crate::App::state) has set, which all workers share. It dereferences to
-/// the value; its field is the `Arc`. Responds with 500 if the app has no such state.
+/// the value; its field is the `Arc`. An app without such a value is an error when it is built.
 ///
 /// ```
 /// use highwire::{App, State};
@@ -44,10 +45,15 @@ impl<T: Send + Sync + 'static> FromRequest for State<T> {
     fn from_request(request: &mut Request<'_>) -> Result<State<T>, Response> {
         request.values().get::<T>().map(State).ok_or_else(|| missing::<T>("App::state"))
     }
+
+    fn check(provided: &Provided<'_>) -> Result<(), String> {
+        let text = || format!("State<{}> needs a value that `App::state` adds", name_of::<T>());
+        if provided.has_state::<T>() { Ok(()) } else { Err(text()) }
+    }
 }
 
-/// An extractor of a worker's own value, made by [`App::per_worker`](crate::App::per_worker). Responds with 500 if the
-/// app makes no such value.
+/// An extractor of a worker's own value, made by [`App::per_worker`](crate::App::per_worker). An app that makes no such value is
+/// an error when it is built.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -74,8 +80,12 @@ impl<T> Deref for PerWorker<T> {
 
 impl<T: 'static> FromRequest for PerWorker<T> {
     fn from_request(request: &mut Request<'_>) -> Result<PerWorker<T>, Response> {
-        let found = request.locals.get(&std::any::TypeId::of::<T>()).cloned();
-        found.and_then(|value| value.downcast().ok()).map(PerWorker).ok_or_else(|| missing::<T>("App::per_worker"))
+        request.local::<T>().map(PerWorker).ok_or_else(|| missing::<T>("App::per_worker"))
+    }
+
+    fn check(provided: &Provided<'_>) -> Result<(), String> {
+        let text = || format!("PerWorker<{}> needs a value that `App::per_worker` makes", name_of::<T>());
+        if provided.has_per_worker::<T>() { Ok(()) } else { Err(text()) }
     }
 }
 
@@ -206,6 +216,45 @@ impl FromRequest for RawQuery {
     }
 }
 
+/// The template of the route's path, such as `/users/{id}`, with the prefixes of nested apps. A handler without a path, such as the
+/// app's fallback, cannot take it, but it can take `Option<MatchedPath>`.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, MatchedPath};
+///
+/// let users = App::new().get("/{id}", |path: MatchedPath| path.as_str().to_string());
+/// assert_eq!(Client::new(App::new().nest("/users", users))?.get("/users/7").send().text(), "/users/{id}");
+/// # Ok::<(), highwire::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MatchedPath(Arc<str>);
+
+impl MatchedPath {
+    /// Returns the template.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromRequest for MatchedPath {
+    fn from_request(request: &mut Request<'_>) -> Result<MatchedPath, Response> {
+        let path = MatchedPath::from_request_optional(request)?;
+        path.ok_or_else(|| Response::error(StatusCode::NOT_FOUND, "not found\n"))
+    }
+
+    fn check(provided: &Provided<'_>) -> Result<(), String> {
+        provided.path().map(|_| ()).ok_or_else(|| "it has no path, which `MatchedPath` needs".to_string())
+    }
+}
+
+impl OptionalFromRequest for MatchedPath {
+    fn from_request_optional(request: &mut Request<'_>) -> Result<Option<MatchedPath>, Response> {
+        let path = request.shared.app.paths.get(request.route as usize);
+        Ok(path.cloned().flatten().map(MatchedPath))
+    }
+}
+
 impl FromRequest for Method {
     fn from_request(request: &mut Request<'_>) -> Result<Method, Response> {
         Method::from_bytes(request.method().as_bytes())
@@ -233,16 +282,45 @@ impl FromRequest for HeaderMap {
     }
 }
 
-impl<T: FromRequest> FromRequest for Option<T> {
-    const BODY: crate::BodyUse = T::BODY;
-    fn from_request(request: &mut Request<'_>) -> Result<Option<T>, Response> {
-        Ok(T::from_request(request).ok())
+impl OptionalFromRequest for Tls {
+    fn from_request_optional(request: &mut Request<'_>) -> Result<Option<Tls>, Response> {
+        Ok(request.tls())
     }
 }
 
+impl<T: Send + Sync + 'static> OptionalFromRequest for State<T> {
+    fn from_request_optional(request: &mut Request<'_>) -> Result<Option<State<T>>, Response> {
+        Ok(request.values().get::<T>().map(State))
+    }
+}
+
+impl<T: 'static> OptionalFromRequest for PerWorker<T> {
+    fn from_request_optional(request: &mut Request<'_>) -> Result<Option<PerWorker<T>>, Response> {
+        Ok(request.local::<T>().map(PerWorker))
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> OptionalFromRequest for Extension<T> {
+    fn from_request_optional(request: &mut Request<'_>) -> Result<Option<Extension<T>>, Response> {
+        Ok(request.extension::<T>().cloned().map(Extension))
+    }
+}
+
+impl<T: OptionalFromRequest> FromRequest for Option<T> {
+    const BODY: crate::BodyUse = T::BODY;
+    fn from_request(request: &mut Request<'_>) -> Result<Option<T>, Response> {
+        T::from_request_optional(request)
+    }
+}
+
+/// The value, or the response that the handler would not have been called for, for handlers that refuse in their own way.
 impl<T: FromRequest> FromRequest for Result<T, Response> {
     const BODY: crate::BodyUse = T::BODY;
     fn from_request(request: &mut Request<'_>) -> Result<Result<T, Response>, Response> {
         Ok(T::from_request(request))
+    }
+
+    fn check(provided: &Provided<'_>) -> Result<(), String> {
+        T::check(provided)
     }
 }

@@ -1,5 +1,6 @@
 //! Requests and responses: what handlers take from one and make the other of, header fields, and their values.
 
+pub(crate) mod async_request;
 pub(crate) mod auth;
 pub(crate) mod base64;
 pub(crate) mod dot_segments;
@@ -9,6 +10,7 @@ pub(crate) mod fields;
 pub(crate) mod media;
 pub(crate) mod negotiate;
 pub(crate) mod problem;
+pub(crate) mod provided;
 pub(crate) mod redirect;
 pub(crate) mod reply;
 pub(crate) mod request;

@@ -2,6 +2,7 @@
 
 use crate::app::shared::Shared;
 use crate::app::states;
+use crate::message::provided::Provided;
 use crate::{Params, Response};
 use bytes::Bytes;
 use highwire_engine::Body;
@@ -10,6 +11,7 @@ use highwire_engine::request::{Caller, Hooks, Ready, TaskWaker};
 use highwire_proto::Head;
 use http::{Extensions, StatusCode};
 use std::any::{Any, TypeId};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -94,6 +96,23 @@ impl<'r> Request<'r> {
         text(self.head.target.path.of(self.window))
     }
 
+    /// Returns the path with its percent-encoded bytes decoded, as the parameters of the route are. Bytes that are not UTF-8 become
+    /// U+FFFD.
+    ///
+    /// The router finds the route by the path's segments as they were sent, decodes each segment by itself, and resolves dot
+    /// segments before. A rule that lets only some clients see paths below `/admin` should therefore be middleware of the app that
+    /// is nested there, or look at [`matched_path`](Self::matched_path): in this text, an encoded slash looks like a border between
+    /// two segments, and [`path`](Self::path) may be spelled in many ways.
+    pub fn decoded_path(&self) -> Cow<'r, str> {
+        percent_encoding::percent_decode_str(self.path()).decode_utf8_lossy()
+    }
+
+    /// Returns the template of the route's path, such as `/users/{id}`, with the prefixes of nested apps; `None` if no route with a
+    /// path was found. Use it in metrics and logs, where the paths of requests would be too many.
+    pub fn matched_path(&self) -> Option<&'r str> {
+        self.shared.app.paths.get(self.route as usize)?.as_deref()
+    }
+
     /// Returns the query as it was sent, without the question mark.
     pub fn query(&self) -> Option<&'r str> {
         self.head.target.query.map(|query| text(query.of(self.window)))
@@ -137,7 +156,7 @@ impl<'r> Request<'r> {
     }
 
     /// Returns the address of the peer, which is the client or a proxy.
-    pub fn peer(&self) -> crate::Peer {
+    pub fn peer(&self) -> highwire_engine::Peer {
         self.caller.peer()
     }
 
@@ -153,7 +172,7 @@ impl<'r> Request<'r> {
     }
 
     /// Returns the properties of the connection's TLS, or `None` without TLS.
-    pub fn tls(&self) -> Option<crate::Tls> {
+    pub fn tls(&self) -> Option<highwire_engine::Tls> {
         self.caller.tls()
     }
 
@@ -166,6 +185,11 @@ impl<'r> Request<'r> {
     /// Returns a value that middleware has stored. Unlike [`extensions`](Self::extensions), this makes no place for values.
     pub(crate) fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.hooks.extension()
+    }
+
+    /// Returns the worker's own value of a type.
+    pub(crate) fn local<T: 'static>(&self) -> Option<Rc<T>> {
+        self.locals.get(&TypeId::of::<T>()).cloned().and_then(|value| value.downcast().ok())
     }
 
     /// Takes the whole body, for extractors whose [`BODY`](FromRequest::BODY) is [`BodyUse::Whole`].
@@ -211,6 +235,20 @@ fn taken_twice() -> Response {
     Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
 }
 
+/// Returns how a handler with these extractors takes the body. Does not compile if two of them take it.
+pub(crate) const fn one_body(uses: &[BodyUse]) -> BodyUse {
+    let mut one = BodyUse::None;
+    let mut at = 0;
+    while at < uses.len() {
+        if !matches!(uses[at], BodyUse::None) {
+            assert!(matches!(one, BodyUse::None), "two of the handler's arguments take the body of the request");
+            one = uses[at];
+        }
+        at += 1;
+    }
+    one
+}
+
 /// A type that a handler can take as an argument: an extractor.
 ///
 /// ```
@@ -234,6 +272,12 @@ fn taken_twice() -> Response {
 /// assert_eq!(client.get("/").header("host", "localhost").send().status(), 400);
 /// # Ok::<(), highwire::Error>(())
 /// ```
+///
+/// Only one argument of a handler can take the body. A handler with two does not compile:
+///
+/// ```compile_fail
+/// let app = highwire::App::new().post("/", |text: String, bytes: highwire::Body| text);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be taken from a request",
     note = "handlers take extractors such as `Path`, `Query`, `Json`, `State`, `Body`, `Bytes` or `Reply`"
@@ -248,12 +292,68 @@ pub trait FromRequest: Sized {
     /// Returns the response to send instead of calling the handler.
     fn from_request(request: &mut Request<'_>) -> Result<Self, Response>;
 
-    /// Checks at the start that the value can be extracted on a route with parameters of these names. Returns the reason why
-    /// it never can.
-    #[doc(hidden)]
-    fn check_parameters(_names: &[Box<str>]) -> Result<(), String> {
+    /// Checks, when the app is built, that the app provides what the extractor needs, such as a value of
+    /// [`App::state`](crate::App::state).
+    ///
+    /// ```
+    /// use highwire::{App, FromRequest, Provided, Request, Response, State};
+    ///
+    /// struct Prices { /* … */ }
+    ///
+    /// /// The price of the seat that the request is for.
+    /// struct Price(u32);
+    ///
+    /// impl FromRequest for Price {
+    ///     fn from_request(request: &mut Request<'_>) -> Result<Price, Response> {
+    ///         let _prices = State::<Prices>::from_request(request)?;
+    ///         Ok(Price(12))
+    ///     }
+    ///
+    ///     fn check(provided: &Provided<'_>) -> Result<(), String> {
+    ///         State::<Prices>::check(provided)
+    ///     }
+    /// }
+    ///
+    /// let app = App::new().get("/price", |Price(price): Price| price.to_string());
+    /// let error = app.server().expect_err("an app without prices");
+    /// assert!(error.to_string().contains("State<Prices>"), "{error}");
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the reason why the value can never be extracted on this route. It becomes the error of the method that builds the
+    /// app, such as [`App::listen`](crate::App::listen), together with the route and the handler.
+    fn check(_provided: &Provided<'_>) -> Result<(), String> {
         Ok(())
     }
+}
+
+/// An extractor that handlers may take as an `Option`: `None` means that the request has nothing of the kind. What is there and wrong
+/// is refused as without the `Option`. To handle the refusal in the handler, take `Result<T, Response>`.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, Bearer};
+///
+/// let whoami = |bearer: Option<Bearer>| if bearer.is_some() { "someone with a token" } else { "a guest" };
+/// let mut client = Client::new(App::new().get("/", whoami))?;
+/// assert_eq!(client.get("/").send().text(), "a guest");
+/// assert_eq!(client.get("/").header("authorization", "Bearer x1y2").send().text(), "someone with a token");
+/// assert_eq!(client.get("/").header("authorization", "Bearer (").send().status(), 401);
+/// # Ok::<(), highwire::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no form that a request may lack",
+    note = "take `Result<{Self}, Response>` to handle its refusal in the handler"
+)]
+pub trait OptionalFromRequest: Sized {
+    /// How the extractor uses the request's body.
+    const BODY: BodyUse = BodyUse::None;
+
+    /// Extracts the value, if the request has one.
+    ///
+    /// # Errors
+    /// Returns the response to send instead of calling the handler.
+    fn from_request_optional(request: &mut Request<'_>) -> Result<Option<Self>, Response>;
 }
 
 /// Extracts the whole body.

@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 use highwire_engine::response::{BINARY, TEXT};
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use std::borrow::Cow;
+use std::convert::Infallible;
+use std::fmt;
 
 /// A response. Handlers return it, and middleware can change it.
 ///
@@ -126,23 +128,129 @@ impl IntoResponse for StatusCode {
     }
 }
 
+/// What a handler adds to a response, as the first parts of a tuple whose last part is the response: header fields, as arrays of names
+/// and values or as a `HeaderMap`, [cookies](crate::cookie::Cookies) or a session. A status may come before all of them. The first
+/// part adds its fields last.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, HeaderMap, HeaderValue, StatusCode, header};
+///
+/// let created = || (StatusCode::CREATED, [("location", "/orders/7"), ("x-queue", "3")], "order 7\n");
+/// let css = || ([(header::CONTENT_TYPE, "text/css")], "p { color: teal }");
+/// let listed = || {
+///     let mut fields = HeaderMap::new();
+///     fields.insert("x-total", HeaderValue::from(12));
+///     (fields, "twelve")
+/// };
+/// let mut client = Client::new(App::new().post("/orders", created).get("/style.css", css).get("/", listed))?;
+/// assert_eq!(client.post("/orders").send().header("location"), "/orders/7");
+/// assert_eq!(client.get("/style.css").send().header("content-type"), "text/css");
+/// assert_eq!(client.get("/").send().header("x-total"), "12");
+/// # Ok::<(), highwire::Error>(())
+/// ```
+///
+/// A name or a value that no header field can have, such as one with a line break, makes the response a 500, and is logged.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be added to a response",
+    note = "a tuple has a `StatusCode`, then header fields (`[(\"name\", \"value\")]` or a `HeaderMap`), and last what is sent"
+)]
+pub trait IntoResponseParts {
+    /// Adds it to a response, and returns the response.
+    fn add_to(self, response: Response) -> Response;
+}
+
+impl<K, V, const N: usize> IntoResponseParts for [(K, V); N]
+where
+    K: TryInto<HeaderName>,
+    K::Error: fmt::Display,
+    V: TryInto<HeaderValue>,
+    V::Error: fmt::Display,
+{
+    fn add_to(self, mut response: Response) -> Response {
+        for (name, value) in self {
+            let field = name.try_into().map_err(|error| error.to_string());
+            let field = field.and_then(|name| Ok((name, value.try_into().map_err(|error| error.to_string())?)));
+            match field {
+                Ok((name, value)) => response.add_header(name, value),
+                Err(error) => {
+                    highwire_engine::log!(Mistake, error, %error, "a handler returns a header field that cannot be sent");
+                    return Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n");
+                }
+            }
+        }
+        response
+    }
+}
+
+impl IntoResponseParts for HeaderMap {
+    fn add_to(self, mut response: Response) -> Response {
+        let mut last = None;
+        for (name, value) in self {
+            // A further value of a name comes without it.
+            last = name.or(last);
+            if let Some(name) = &last {
+                response.add_header(name.clone(), value);
+            }
+        }
+        response
+    }
+}
+
+/// Adds nothing if there is no value.
+impl<P: IntoResponseParts> IntoResponseParts for Option<P> {
+    fn add_to(self, response: Response) -> Response {
+        match self {
+            Some(parts) => parts.add_to(response),
+            None => response,
+        }
+    }
+}
+
+impl IntoResponse for HeaderMap {
+    fn into_response(self) -> Response {
+        self.add_to(Response::new(StatusCode::OK))
+    }
+}
+
 impl<R: IntoResponse> IntoResponse for (StatusCode, R) {
     fn into_response(self) -> Response {
         self.1.into_response().with_status(self.0)
     }
 }
 
-impl<R: IntoResponse, const N: usize> IntoResponse for ([(HeaderName, HeaderValue); N], R) {
-    fn into_response(self) -> Response {
-        let mut response = self.1.into_response();
-        self.0.into_iter().for_each(|(name, value)| response.add_header(name, value));
-        response
-    }
+macro_rules! tuples {
+    ($(($($part:ident)*))*) => {$(
+        impl<$($part: IntoResponseParts,)* R: IntoResponse> IntoResponse for ($($part,)* R,) {
+            #[allow(non_snake_case, reason = "one macro for every number of parts")]
+            fn into_response(self) -> Response {
+                let ($($part,)* response,) = self;
+                add!(response.into_response(), $($part)*)
+            }
+        }
+
+        impl<$($part: IntoResponseParts,)* R: IntoResponse> IntoResponse for (StatusCode, $($part,)* R,) {
+            #[allow(non_snake_case, reason = "one macro for every number of parts")]
+            fn into_response(self) -> Response {
+                let (status, $($part,)* response,) = self;
+                // The status comes first, so that parts that cannot be sent make the response a 500.
+                add!(response.into_response().with_status(status), $($part)*)
+            }
+        }
+    )*};
 }
 
-impl<R: IntoResponse, const N: usize> IntoResponse for (StatusCode, [(HeaderName, HeaderValue); N], R) {
+macro_rules! add {
+    ($response:expr,) => { $response };
+    ($response:expr, $first:ident $($rest:ident)*) => { $first.add_to(add!($response, $($rest)*)) };
+}
+
+tuples!((A) (A B) (A B C));
+
+/// Can never be sent.
+impl IntoResponse for Infallible {
     fn into_response(self) -> Response {
-        (self.1, self.2).into_response().with_status(self.0)
+        match self {}
     }
 }
 

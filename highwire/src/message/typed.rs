@@ -6,7 +6,8 @@ use crate::form::urlencoded;
 use crate::message::fields::{Fields, Misfit};
 use crate::message::media;
 use crate::message::problem::shortened;
-use crate::message::request::{BodyUse, FromRequest, Request};
+use crate::message::provided::{Provided, name_of};
+use crate::message::request::{BodyUse, FromRequest, OptionalFromRequest, Request};
 use crate::{IntoResponse, Problem, Response};
 use http::StatusCode;
 use serde::de::DeserializeOwned;
@@ -48,8 +49,8 @@ impl<T: DeserializeOwned> FromRequest for Path<T> {
             .map_err(|misfit| unfit(StatusCode::NOT_FOUND, "path", misfit).into_response())
     }
 
-    fn check_parameters(names: &[Box<str>]) -> Result<(), String> {
-        shape::check::<T>(names).map_err(|text| format!("Path<{}> {text}", std::any::type_name::<T>()))
+    fn check(provided: &Provided<'_>) -> Result<(), String> {
+        shape::check::<T>(provided.parameters).map_err(|text| format!("Path<{}> {text}", name_of::<T>()))
     }
 }
 
@@ -92,6 +93,16 @@ impl<T: DeserializeOwned> FromRequest for Query<T> {
         T::deserialize(Fields::of_form(pairs))
             .map(Query)
             .map_err(|misfit| unfit(StatusCode::BAD_REQUEST, "query", misfit).into_response())
+    }
+}
+
+/// `None` if the request has no query.
+impl<T: DeserializeOwned> OptionalFromRequest for Query<T> {
+    fn from_request_optional(request: &mut Request<'_>) -> Result<Option<Query<T>>, Response> {
+        match request.query() {
+            Some(_) => Query::from_request(request).map(Some),
+            None => Ok(None),
+        }
     }
 }
 
@@ -145,6 +156,17 @@ impl<T: DeserializeOwned> FromRequest for Json<T> {
         }
         let body = request.take_body()?;
         serde_json::from_slice(&body).map(Json).map_err(|error| wrong_json::<T>(&body, &error).into_response())
+    }
+}
+
+/// `None` if the request has no `Content-Type`.
+impl<T: DeserializeOwned> OptionalFromRequest for Json<T> {
+    const BODY: BodyUse = BodyUse::Whole;
+    fn from_request_optional(request: &mut Request<'_>) -> Result<Option<Json<T>>, Response> {
+        match request.header("content-type") {
+            Some(_) => Json::from_request(request).map(Some),
+            None => Ok(None),
+        }
     }
 }
 

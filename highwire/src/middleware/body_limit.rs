@@ -3,6 +3,7 @@
 use super::{IntoLayer, Layer};
 use crate::app::shared::ErrorHandler;
 use crate::handler::{Endpoint, Route};
+use crate::message::provided::Provided;
 use crate::message::request::BodyUse;
 use std::sync::Arc;
 
@@ -53,8 +54,8 @@ impl Route for Limited {
     fn body_use(&self) -> BodyUse {
         self.inner.body_use()
     }
-    fn check_parameters(&self, names: &[Box<str>]) -> Result<(), String> {
-        self.inner.check_parameters(names)
+    fn check(&self, provided: &Provided<'_>) -> Result<(), String> {
+        self.inner.check(provided)
     }
     fn body_limit(&self) -> Option<u64> {
         self.inner.body_limit().or(Some(self.bytes))

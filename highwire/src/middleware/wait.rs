@@ -5,6 +5,7 @@ use crate::app::shared::ErrorHandler;
 use crate::app::shared::Shared;
 use crate::handler::{Endpoint, Pool, Route};
 use crate::message::extract::{Peer, Tls};
+use crate::message::provided::Provided;
 use crate::message::request::{BodyUse, Locals, Request};
 use crate::router::Captures;
 use crate::{IntoResponse, Params, Response};
@@ -97,8 +98,8 @@ where
     fn body_use(&self) -> BodyUse {
         self.inner.body_use()
     }
-    fn check_parameters(&self, names: &[Box<str>]) -> Result<(), String> {
-        self.inner.check_parameters(names)
+    fn check(&self, provided: &Provided<'_>) -> Result<(), String> {
+        self.inner.check(provided)
     }
     fn body_limit(&self) -> Option<u64> {
         self.inner.body_limit()

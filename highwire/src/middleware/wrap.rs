@@ -4,6 +4,7 @@
 use super::Middleware;
 use crate::app::shared::ErrorHandler;
 use crate::handler::{Endpoint, Route};
+use crate::message::provided::Provided;
 use crate::message::request::{BodyUse, Request};
 use crate::{Response, StatusCode};
 use highwire_engine::Outcome;
@@ -35,8 +36,8 @@ impl<M: Middleware> Route for Wrapped<M> {
     fn body_use(&self) -> BodyUse {
         self.inner.body_use()
     }
-    fn check_parameters(&self, names: &[Box<str>]) -> Result<(), String> {
-        self.inner.check_parameters(names)
+    fn check(&self, provided: &Provided<'_>) -> Result<(), String> {
+        self.inner.check(provided)
     }
     fn body_limit(&self) -> Option<u64> {
         self.inner.body_limit()

@@ -144,6 +144,15 @@ pub(crate) enum MethodFilter {
     Any,
 }
 
+impl std::fmt::Display for MethodFilter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            MethodFilter::One(method) => method.fmt(f),
+            MethodFilter::Any => f.write_str("(any method)"),
+        }
+    }
+}
+
 impl Router {
     /// Registers a route. Returns an error if the pattern already has a route for the method.
     pub(crate) fn insert(

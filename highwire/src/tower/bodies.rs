@@ -28,7 +28,7 @@ pub(crate) fn send_across<B: 'static, E: From<BodyError> + 'static>(
     trailers: impl FnOnce(&B) -> HeaderMap + 'static,
 ) -> Reader<E> {
     let (writer, reader) = crossing();
-    crate::spawn(async move {
+    highwire_engine::context::spawn(async move {
         let end = loop {
             let part = poll_fn(|cx| match ready!(writer.poll_asked(cx)) {
                 Ok(()) => next(&mut body, cx).map(Ok),

@@ -133,7 +133,7 @@ async fn receive(mut body: ResponseBody) -> Result<AnswerBody, Failure> {
     }
     let queue = Rc::new(RefCell::new(BodyQueue::new(Waker::noop().clone())));
     let filled = queue.clone();
-    crate::spawn(async move {
+    highwire_engine::context::spawn(async move {
         let mut trailers = Vec::new();
         let end = poll_fn(|cx| {
             while ready!(queue.borrow_mut().poll_room(cx)) {

@@ -28,6 +28,8 @@ mod app {
     #[cfg(feature = "compress")]
     mod compress_programs;
     mod early_answers;
+    #[cfg(feature = "json")]
+    mod extractors;
     #[cfg(feature = "tls")]
     mod file_parts;
     #[cfg(feature = "json")]
@@ -43,11 +45,13 @@ mod app {
     mod requests;
     #[cfg(feature = "tls")]
     mod reset_clients;
+    mod responses;
     mod server;
     #[cfg(all(feature = "json", feature = "cookies"))]
     mod sessions;
     #[cfg(feature = "tls")]
     mod streamed_bodies;
+    mod tasks;
     #[cfg(feature = "templates")]
     mod templates;
     #[cfg(feature = "tokio")]

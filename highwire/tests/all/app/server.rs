@@ -158,14 +158,12 @@ fn state_is_shared_and_local_values_belong_to_a_worker() {
                 count.get().to_string()
             })
             .get("/peer", |peer: Peer| peer.to_string())
-            .get("/missing", |_: State<String>| "")
             .configure(|config| config.workers = 1);
         let handle = start(app, engine);
         let address = &handle.addresses()[0];
         assert_eq!((body(&ask(address, "/state")), body(&ask(address, "/state"))), ("0", "1"));
         assert_eq!(body(&ask(address, "/local")), "1");
         assert!(body(&ask(address, "/peer")).starts_with("127.0.0.1:"));
-        assert!(ask(address, "/missing").starts_with("HTTP/1.1 500 "));
         handle.shutdown();
         handle.join().expect("the server ends");
     }
