@@ -29,6 +29,7 @@
 //! | `compress` | `compress`: compression of responses, decompression of request bodies |
 //! | `cookies` | signed and private cookies; with `json` the module `session` |
 //! | `cookie-jar` | `client::CookieJar`: a client that keeps cookies |
+//! | `headers` | `TypedHeader`: header fields as the types of the crate `headers` |
 //! | `nats`, `redis` | `topics::Nats`, `topics::Redis`: topics that several machines share |
 //! | `templates` | `templates`: pages from templates in the language of Jinja2 |
 //! | `tower` | `tower`: axum routers and other tower services inside an app, or an app inside them; the client on tokio, as a service, and to an app of the same process |
@@ -79,6 +80,9 @@ pub use form::Multipart;
 #[doc(hidden)]
 pub use handler::Directly;
 pub use handler::{Blocking, Direct, Handler, With, blocking, direct};
+/// The crate whose types [`TypedHeader`] has.
+#[cfg(feature = "headers")]
+pub use headers;
 /// TLS: settings, certificates and sessions. The example makes a server with TLS:
 ///
 /// ```
@@ -109,6 +113,8 @@ pub use message::request::{BodyUse, FromRequest, OptionalFromRequest, Request};
 pub use message::response::{IntoResponse, IntoResponseParts, Response};
 #[cfg(feature = "json")]
 pub use message::typed::{Json, Path, Query};
+#[cfg(feature = "headers")]
+pub use message::typed_header::TypedHeader;
 pub use message::upgrade::{Ended, RawReader, RawStream, RawWriter, Upgrade};
 pub use router::{Params, PatternError};
 pub use server::Server;

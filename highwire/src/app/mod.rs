@@ -21,7 +21,7 @@ use crate::middleware::{IntoLayer, Layer, Missed};
 use crate::router::{MethodFilter, Pattern, Router};
 use crate::server::{Config, Server};
 use crate::ws::WebSocketHandler;
-use crate::{Error, Files, Https, IntoResponse, Method, Request, Result, StatusCode};
+use crate::{Error, Files, Https, IntoResponse, Method, Problem, Request, Result, StatusCode};
 use highwire_io::Listener;
 use std::any::Any;
 use std::sync::Arc;
@@ -311,6 +311,44 @@ impl App {
     pub fn on_error<R: IntoResponse>(mut self, handler: impl Fn(StatusCode, &str) -> R + Send + Sync + 'static) -> App {
         self.on_error = Some(Arc::new(move |status, text| handler(status, text).into_response().with_status(status)));
         self
+    }
+
+    /// Answers errors outside of handlers with [problem details](crate::Problem), as extractors do: 404, 405, 408, 413, 500 and so on.
+    /// It is [`on_error`](Self::on_error) with a function that makes them. Errors of a request that cannot be read as HTTP are
+    /// answered so, too.
+    ///
+    /// ```
+    /// use highwire::{App, testing::Client};
+    ///
+    /// let mut client = Client::new(App::new().get("/", || "hello").problems())?;
+    /// let answer = client.get("/none").send();
+    /// assert_eq!(answer.header("content-type"), "application/problem+json");
+    /// assert_eq!(answer.text(), r#"{"title":"Not Found","status":404,"detail":"not found"}"#);
+    /// assert_eq!(client.post("/").send().header("content-type"), "application/problem+json");
+    /// # Ok::<(), highwire::Error>(())
+    /// ```
+    pub fn problems(self) -> App {
+        self.on_error(|status, text| Problem::new(status, text.trim_end().to_string()))
+    }
+
+    /// Returns the routes of the app and of the apps that are nested in it so far, in the order in which they were registered: the
+    /// method, or `None` for [`any`](Self::any), and the template of the path.
+    ///
+    /// ```
+    /// use highwire::App;
+    ///
+    /// let app = App::new().get("/", || "hello").nest("/api", App::new().any("/users/{id}", || "a user"));
+    /// let routes: Vec<_> = app.routes().map(|(method, path)| format!("{} {path}", method.map_or("*", |method| method.as_str()))).collect();
+    /// assert_eq!(routes, ["GET /", "* /api/users/{id}"]);
+    /// ```
+    pub fn routes(&self) -> impl Iterator<Item = (Option<&Method>, &str)> {
+        self.routes.iter().map(|registered| {
+            let method = match &registered.filter {
+                MethodFilter::One(method) => Some(method),
+                MethodFilter::Any => None,
+            };
+            (method, &*registered.path)
+        })
     }
 
     /// Sets functions that are called just before and just after a worker's thread blocks until something happens, on that

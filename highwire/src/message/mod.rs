@@ -17,5 +17,7 @@ pub(crate) mod request;
 pub(crate) mod response;
 #[cfg(feature = "json")]
 pub(crate) mod typed;
+#[cfg(feature = "headers")]
+pub(crate) mod typed_header;
 pub(crate) mod upgrade;
 pub(crate) mod weight;

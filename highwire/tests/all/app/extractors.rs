@@ -195,3 +195,56 @@ fn a_tuple_of_extractors_is_an_extractor() {
     assert_eq!(Client::new(app).expect("a client").get("/ab").send().text(), "abab");
     assert!(error(App::new().get("/{a}/{b}", |_: Twice| "")).contains("Path<String> takes 1 parameter"));
 }
+
+#[cfg(feature = "headers")]
+#[test]
+fn header_fields_are_types() {
+    use highwire::TypedHeader;
+    use highwire::headers::{ContentLength, Host, IfModifiedSince, SetCookie};
+    let app = App::new()
+        .post("/length", |TypedHeader(length): TypedHeader<ContentLength>| length.0.to_string())
+        .get("/host", |TypedHeader(host): TypedHeader<Host>| host.to_string())
+        .get("/since", |found: Option<TypedHeader<IfModifiedSince>>| if found.is_some() { "some" } else { "none" })
+        .get("/set", || {
+            let cookies: SetCookie =
+                highwire::headers::Header::decode(&mut ["a=1", "b=2"].map(highwire::HeaderValue::from_static).iter())
+                    .expect("cookies");
+            (TypedHeader(cookies), "set")
+        });
+    let mut client = Client::new(app).expect("a client");
+    assert_eq!(client.post("/length").body("four").send().text(), "4");
+    assert_eq!(client.get("/host").header("host", "a.example:81").send().text(), "a.example:81");
+    assert_eq!(client.get("/since").send().text(), "none");
+    let refused = client.get("/since").header("if-modified-since", "yesterday").send();
+    assert_eq!(
+        (refused.status().as_u16(), refused.text()),
+        (
+            400,
+            r#"{"title":"Bad Request","status":400,"detail":"the header field if-modified-since is malformed","in":"if-modified-since"}"#
+        )
+    );
+    let set = client.get("/set").send();
+    assert_eq!(set.headers().get_all("set-cookie").iter().collect::<Vec<_>>(), ["a=1", "b=2"]);
+}
+
+#[test]
+fn errors_outside_of_handlers_are_problems_if_the_app_says_so() {
+    let app = App::new()
+        .post("/", |_: String| "")
+        .get("/panics", || -> &'static str { panic!("on purpose") })
+        .configure(|config| config.limits.body_bytes = 3)
+        .problems();
+    let mut client = Client::new(app).expect("a client");
+    let mut problem = |method: highwire::Method, path: &str, body: &str| {
+        let answer = client.request(method, path).body(body.to_string()).send();
+        assert_eq!(answer.header("content-type"), "application/problem+json", "{path}");
+        let status = answer.status().as_u16();
+        assert!(answer.text().contains(&format!("\"status\":{status}")), "{}", answer.text());
+        status
+    };
+    assert_eq!(problem(highwire::Method::GET, "/none", ""), 404);
+    assert_eq!(problem(highwire::Method::GET, "/", ""), 405);
+    assert_eq!(problem(highwire::Method::POST, "/", "long"), 413);
+    assert_eq!(problem(highwire::Method::GET, "/panics", ""), 500);
+    assert_eq!(problem(highwire::Method::from_bytes(b"BREW").expect("a method"), "/", ""), 501);
+}
