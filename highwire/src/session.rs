@@ -375,12 +375,12 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
 /// `Cache-Control`, forbids caching, because a shared cache could give one visitor's page or cookie to others (RFC 9111
 /// section 7.3).
 impl<T> IntoResponseParts for Session<T> {
-    fn add_to(self, response: Response) -> Response {
-        let mut response = self.cookies.put_into(response);
+    fn add_to(self, response: Response) -> Result<Response, Response> {
+        let mut response = self.cookies.put_into(response)?;
         if self.was_used && response.header(&header::CACHE_CONTROL).is_none() {
             response.add_header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         }
-        response
+        Ok(response)
     }
 }
 

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -14,7 +14,8 @@ use std::task::{Context, Poll, Waker};
 ///
 /// A graceful shutdown waits for the task, until [`Timeouts::shutdown`](crate::server::Timeouts::shutdown) has passed. It then
 /// drops the task, which [`Stats::tasks_cut`](crate::server::Stats::tasks_cut) counts. A task that would go on for ever waits for
-/// [`shutdown`], too.
+/// [`shutdown`], too. On the engine `threads` a task ends with the connection whose handler has started it, and no shutdown waits for
+/// it.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -45,19 +46,22 @@ pub fn spawn<T: 'static>(task: impl Future<Output = T> + 'static) -> JoinHandle<
     let state = Rc::new(RefCell::new(State { result: None, joiner: None, task: None, is_aborted: false }));
     let (mut ending, mut held) = (Ending(Some(state.clone())), Some(context::hold_shutdown()));
     context::spawn(async move {
-        let mut task = pin!(task);
+        let mut task = Some(Box::pin(task));
         let output = poll_fn(|cx| {
             if ending.is_aborted() {
                 return Poll::Ready(None);
             }
-            match catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(cx))) {
+            let Some(running) = &mut task else { return Poll::Ready(None) };
+            match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx))) {
                 Ok(Poll::Ready(output)) => Poll::Ready(Some(output)),
                 Ok(Poll::Pending) => {
                     ending.keep(cx.waker());
-                    Poll::Pending
+                    // The task may have aborted itself.
+                    if ending.is_aborted() { Poll::Ready(None) } else { Poll::Pending }
                 }
                 Err(panic) => {
-                    // The worker logs the panic. It does not drop the task, which may panic again.
+                    // The worker logs the panic. Dropping the task may panic again, so it is leaked.
+                    std::mem::forget(task.take());
                     ending.end(Err(Failure::Panicked));
                     drop(held.take());
                     resume_unwind(panic)

@@ -203,7 +203,7 @@ impl Exchange {
         let Poll::Ready(response) = worker.poll(self.future?, task) else { return None };
         self.future = None;
         // If the handler took a `Replier`, only the `Replier` answers.
-        self.reply.is_none().then_some(response)
+        self.reply.as_ref().is_none_or(Awaited::is_waived).then_some(response)
     }
 
     /// Cancels the handler, and breaks the tunnel if there is one. If the request's body is incomplete, its reader gets

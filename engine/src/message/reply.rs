@@ -6,7 +6,8 @@ use crate::runtime::rate_limited;
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Waker;
 
 type Answer = Box<dyn FnOnce() -> Response + Send>;
@@ -18,6 +19,8 @@ type Work = Box<dyn FnOnce() -> Answer + Send>;
 struct ReplySlot {
     content: Mutex<Content>,
     waker: Waker,
+    /// True if the handler itself answers after all.
+    is_waived: AtomicBool,
 }
 
 /// The content of a slot.
@@ -43,6 +46,9 @@ impl ReplySlot {
     }
 
     fn answer(&self, answer: Answer) {
+        if self.is_waived.load(Ordering::Acquire) {
+            return drop_safely(answer);
+        }
         self.put(Content::Answer(answer));
         self.waker.wake_by_ref();
     }
@@ -65,6 +71,38 @@ impl Awaited {
             Content::Answer(make) => Some(make()),
             Content::Nothing | Content::Work(_) => None,
         }
+    }
+}
+
+impl Awaited {
+    /// Returns what gives the right to answer back to the handler, whatever its [`Replier`] does.
+    pub fn waiver(&self) -> Waiver {
+        Waiver(Arc::downgrade(&self.slot))
+    }
+
+    /// Returns true if the handler's own result is the answer, because a [`Waiver`] was used.
+    pub fn is_waived(&self) -> bool {
+        self.slot.is_waived.load(Ordering::Acquire)
+    }
+}
+
+/// Gives the right to answer a request back to its handler, such as when an extractor refuses that the handler waits for.
+#[derive(Debug)]
+pub struct Waiver(Weak<ReplySlot>);
+
+impl Waiver {
+    /// Lets the handler's own result be the answer. The [`Replier`] answers no longer.
+    pub fn waive(&self) {
+        if let Some(slot) = self.0.upgrade() {
+            slot.is_waived.store(true, Ordering::Release);
+            slot.put(Content::Nothing);
+        }
+    }
+}
+
+impl std::fmt::Debug for ReplySlot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ReplySlot")
     }
 }
 
@@ -98,7 +136,8 @@ impl Replier {
     /// Creates a right to answer, and the end that waits for the answer. `waker` wakes the request's task. `earlier` is
     /// the waiting end of an earlier right to answer the same request, whose answer is ignored from now on.
     pub(crate) fn new(waker: Waker, earlier: Option<Awaited>) -> (Replier, Awaited) {
-        let slot = Arc::new(ReplySlot { content: Mutex::new(Content::Nothing), waker });
+        let slot =
+            Arc::new(ReplySlot { content: Mutex::new(Content::Nothing), waker, is_waived: AtomicBool::new(false) });
         (Replier { slot: Some(slot.clone()) }, Awaited { slot, earlier: earlier.map(Box::new) })
     }
 

@@ -311,6 +311,7 @@ impl<S: Service> Thread<S> {
             }
         } else if shared.draining.load(Ordering::Acquire) && !self.worker.draining() {
             self.worker.drain();
+            self.worker.context.stop();
             self.connection.drain(&mut self.worker, &mut self.queue);
         }
     }

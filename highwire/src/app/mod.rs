@@ -446,7 +446,8 @@ impl App {
         }
         for registered in self.routes {
             let (host, pattern) = (registered.host.as_deref(), Pattern::parse(&registered.path)?);
-            let (path, called) = (&*registered.path, format!("{} {}", registered.filter, registered.path));
+            let path = &*registered.path;
+            let called = format!("{} {}{path}", registered.filter, registered.host.as_deref().unwrap_or_default());
             check(&registered.route, registered.scope, Some(path), &pattern.names(), &called)?;
             router.insert(host, &registered.filter, &pattern, routes.len() as u32)?;
             if let Some(missed) = registered.missed {

@@ -324,17 +324,17 @@ impl Cookies {
 
     /// Adds the changes to a response. If a cookie cannot be sent, logs the error and returns a response with status
     /// 500.
-    pub(crate) fn put_into(&self, mut response: Response) -> Response {
+    pub(crate) fn put_into(&self, mut response: Response) -> Result<Response, Response> {
         for cookie in &self.changed {
             match cookie.header() {
                 Ok(value) => response.add_header(header::SET_COOKIE, value),
                 Err(error) => {
                     highwire_engine::log!(Mistake, error, %error, name = cookie.name(), "cannot send a cookie that a handler has set");
-                    return Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n");
+                    return Err(Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"));
                 }
             }
         }
-        response
+        Ok(response)
     }
 }
 
@@ -350,7 +350,7 @@ impl FromRequest for Cookies {
 }
 
 impl IntoResponseParts for Cookies {
-    fn add_to(self, response: Response) -> Response {
+    fn add_to(self, response: Response) -> Result<Response, Response> {
         self.put_into(response)
     }
 }

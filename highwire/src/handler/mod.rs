@@ -15,6 +15,7 @@ use crate::middleware::{IntoLayer, Layer};
 use crate::{IntoResponse, Reply, Response};
 pub use direct::{Direct, Directly, direct};
 use highwire_engine::Outcome;
+use highwire_engine::reply::{Awaited, Waiver};
 pub(crate) use pool::Pool;
 use std::any::type_name;
 use std::future::Future;
@@ -280,10 +281,15 @@ macro_rules! handlers {
             #[allow(non_snake_case, reason = "one macro for every number of arguments")]
             #[expect(private_interfaces, reason = "the trait is sealed")]
             fn into_route(self) -> Arc<dyn Route> {
-                let start = |function: Rc<Arc<F>>, $($argument: $argument::Parts),*| async move {
+                #[allow(unused_variables, reason = "one macro for every number of arguments")]
+                let start = |function: Rc<Arc<F>>, waiver: Option<Waiver>, $($argument: $argument::Parts),*| async move {
                     $(let $argument = match $argument::from_parts($argument).await {
                         Ok(argument) => argument,
-                        Err(response) => return response,
+                        Err(response) => {
+                            // The refusal is the response, even if another argument is a `Reply`.
+                            waiver.iter().for_each(Waiver::waive);
+                            return response;
+                        }
                     };)*
                     function($($argument),*).await.into_response()
                 };
@@ -300,7 +306,7 @@ macro_rules! handlers {
         impl<F, S, Fut, $($argument),*> Route for AsyncRoute<F, S, ($($argument,)*), Fut>
         where
             F: Send + Sync + 'static,
-            S: Fn(Rc<Arc<F>>, $($argument),*) -> Fut + Send + Sync + 'static,
+            S: Fn(Rc<Arc<F>>, Option<Waiver>, $($argument),*) -> Fut + Send + Sync + 'static,
             Fut: Future<Output = Response> + 'static,
             $($argument: FromRequest + 'static,)*
         {
@@ -322,7 +328,7 @@ macro_rules! handlers {
 
         impl<F, S, Fut, $($argument),*> Endpoint for AsyncEndpoint<F, S, ($($argument,)*), Fut>
         where
-            S: Fn(Rc<Arc<F>>, $($argument),*) -> Fut,
+            S: Fn(Rc<Arc<F>>, Option<Waiver>, $($argument),*) -> Fut,
             Fut: Future<Output = Response>,
             $($argument: FromRequest,)*
         {
@@ -337,8 +343,13 @@ macro_rules! handlers {
                         return Outcome::Ready;
                     }
                 };)*
-                let future = (self.route.start)(self.function.clone(), $($argument),*);
-                self.pool.start(future, &request.waker(), answer)
+                let waiver = request.hooks.reply.as_ref().map(Awaited::waiver);
+                let future = (self.route.start)(self.function.clone(), waiver, $($argument),*);
+                let outcome = self.pool.start(future, &request.waker(), answer);
+                if request.hooks.reply.as_ref().is_some_and(Awaited::is_waived) {
+                    request.hooks.reply = None;
+                }
+                outcome
             }
             fn poll(&self, place: u32, cx: &mut Context<'_>) -> Poll<Response> {
                 self.pool.poll(place, cx)

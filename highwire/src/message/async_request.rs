@@ -7,7 +7,7 @@ use crate::message::request::{BodyUse, FromRequest, Request, one_body};
 /// A type that an async handler can take as an argument although making it takes time: a user whom a database knows, a token that
 /// another server checks. It is made in two steps, because a request is only borrowed: an extractor takes what is needed from the
 /// request, and a future makes the value of it. The arguments of a handler are made one after the other; the first refusal is the
-/// response. Every [`FromRequest`] is such a type.
+/// response. Every [`FromRequest`] is such a type. A type that a request may lack takes optional parts, such as `Option<Bearer>`.
 ///
 /// ```
 /// use highwire::testing::Client;

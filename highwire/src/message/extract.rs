@@ -317,7 +317,13 @@ impl<T: OptionalFromRequest> FromRequest for Option<T> {
 impl<T: FromRequest> FromRequest for Result<T, Response> {
     const BODY: crate::BodyUse = T::BODY;
     fn from_request(request: &mut Request<'_>) -> Result<Result<T, Response>, Response> {
-        Ok(T::from_request(request))
+        let had_reply = request.hooks.reply.is_some();
+        let found = T::from_request(request);
+        if found.is_err() && !had_reply {
+            // The handler answers, even if a part of what is refused was a `Reply`.
+            request.hooks.reply = None;
+        }
+        Ok(found)
     }
 
     fn check(provided: &Provided<'_>) -> Result<(), String> {

@@ -96,19 +96,20 @@ impl<'r> Request<'r> {
         text(self.head.target.path.of(self.window))
     }
 
-    /// Returns the path with its percent-encoded bytes decoded, as the parameters of the route are. Bytes that are not UTF-8 become
-    /// U+FFFD.
+    /// Returns the path without its dot segments, and with its percent-encoded bytes decoded, as the router and the parameters of the
+    /// route see it. Bytes that are not UTF-8 become U+FFFD.
     ///
-    /// The router finds the route by the path's segments as they were sent, decodes each segment by itself, and resolves dot
-    /// segments before. A rule that lets only some clients see paths below `/admin` should therefore be middleware of the app that
-    /// is nested there, or look at [`matched_path`](Self::matched_path): in this text, an encoded slash looks like a border between
-    /// two segments, and [`path`](Self::path) may be spelled in many ways.
+    /// Put access rules into the middleware of the app that is nested at the guarded prefix, which no spelling of the path avoids.
+    /// A rule that compares texts should take this one and not [`path`](Self::path), which may be spelled in many ways. An encoded
+    /// slash, which the router does not take for a border between two segments, looks like one here.
     pub fn decoded_path(&self) -> Cow<'r, str> {
-        percent_encoding::percent_decode_str(self.path()).decode_utf8_lossy()
+        let path = if self.params.path.is_empty() { self.head.target.path.of(self.window) } else { self.params.path };
+        percent_encoding::percent_decode(path).decode_utf8_lossy()
     }
 
     /// Returns the template of the route's path, such as `/users/{id}`, with the prefixes of nested apps; `None` if no route with a
-    /// path was found. Use it in metrics and logs, where the paths of requests would be too many.
+    /// path was found. Use it in metrics and logs, where the paths of requests would be too many. It is no guard: files, proxies and
+    /// catch-alls have one template for many paths.
     pub fn matched_path(&self) -> Option<&'r str> {
         self.shared.app.paths.get(self.route as usize)?.as_deref()
     }

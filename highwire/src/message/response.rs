@@ -157,7 +157,10 @@ impl IntoResponse for StatusCode {
 )]
 pub trait IntoResponseParts {
     /// Adds it to a response, and returns the response.
-    fn add_to(self, response: Response) -> Response;
+    ///
+    /// # Errors
+    /// Returns the response that is sent in its place if it cannot be added. Nothing is added to that one.
+    fn add_to(self, response: Response) -> Result<Response, Response>;
 }
 
 impl<K, V, const N: usize> IntoResponseParts for [(K, V); N]
@@ -167,7 +170,7 @@ where
     V: TryInto<HeaderValue>,
     V::Error: fmt::Display,
 {
-    fn add_to(self, mut response: Response) -> Response {
+    fn add_to(self, mut response: Response) -> Result<Response, Response> {
         for (name, value) in self {
             let field = name.try_into().map_err(|error| error.to_string());
             let field = field.and_then(|name| Ok((name, value.try_into().map_err(|error| error.to_string())?)));
@@ -175,16 +178,16 @@ where
                 Ok((name, value)) => response.add_header(name, value),
                 Err(error) => {
                     highwire_engine::log!(Mistake, error, %error, "a handler returns a header field that cannot be sent");
-                    return Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n");
+                    return Err(Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"));
                 }
             }
         }
-        response
+        Ok(response)
     }
 }
 
 impl IntoResponseParts for HeaderMap {
-    fn add_to(self, mut response: Response) -> Response {
+    fn add_to(self, mut response: Response) -> Result<Response, Response> {
         let mut last = None;
         for (name, value) in self {
             // A further value of a name comes without it.
@@ -193,23 +196,23 @@ impl IntoResponseParts for HeaderMap {
                 response.add_header(name.clone(), value);
             }
         }
-        response
+        Ok(response)
     }
 }
 
 /// Adds nothing if there is no value.
 impl<P: IntoResponseParts> IntoResponseParts for Option<P> {
-    fn add_to(self, response: Response) -> Response {
+    fn add_to(self, response: Response) -> Result<Response, Response> {
         match self {
             Some(parts) => parts.add_to(response),
-            None => response,
+            None => Ok(response),
         }
     }
 }
 
 impl IntoResponse for HeaderMap {
     fn into_response(self) -> Response {
-        self.add_to(Response::new(StatusCode::OK))
+        self.add_to(Response::new(StatusCode::OK)).unwrap_or_else(|response| response)
     }
 }
 
@@ -225,7 +228,7 @@ macro_rules! tuples {
             #[allow(non_snake_case, reason = "one macro for every number of parts")]
             fn into_response(self) -> Response {
                 let ($($part,)* response,) = self;
-                add!(response.into_response(), $($part)*)
+                add!(Ok(response.into_response()), $($part)*).unwrap_or_else(|response| response)
             }
         }
 
@@ -234,7 +237,8 @@ macro_rules! tuples {
             fn into_response(self) -> Response {
                 let (status, $($part,)* response,) = self;
                 // The status comes first, so that parts that cannot be sent make the response a 500.
-                add!(response.into_response().with_status(status), $($part)*)
+                let response = Ok(response.into_response().with_status(status));
+                add!(response, $($part)*).unwrap_or_else(|response| response)
             }
         }
     )*};
@@ -242,7 +246,7 @@ macro_rules! tuples {
 
 macro_rules! add {
     ($response:expr,) => { $response };
-    ($response:expr, $first:ident $($rest:ident)*) => { $first.add_to(add!($response, $($rest)*)) };
+    ($response:expr, $first:ident $($rest:ident)*) => { add!($response, $($rest)*).and_then(|response| $first.add_to(response)) };
 }
 
 tuples!((A) (A B) (A B C));

@@ -31,9 +31,10 @@ pub struct TypedHeader<H>(pub H);
 fn values(request: &Request<'_>, name: &str) -> Vec<HeaderValue> {
     let fields = request.headers().filter(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value);
     let mut values: Vec<_> = fields.filter_map(|value| HeaderValue::from_bytes(value).ok()).collect();
-    // On HTTP/2 the host is not in a field.
-    if values.is_empty() && name == "host" {
-        values.extend(request.header(name).and_then(|value| HeaderValue::from_bytes(value).ok()));
+    if name == "host" {
+        // The target may name it, too (RFC 9112 section 3.3), and on HTTP/2 it is not in a field.
+        let authority = Some(request.authority()).filter(|authority| !authority.is_empty());
+        values = authority.and_then(|authority| HeaderValue::from_str(authority).ok()).into_iter().collect();
     }
     values
 }
@@ -64,7 +65,7 @@ impl<H: Header> OptionalFromRequest for TypedHeader<H> {
 }
 
 impl<H: Header> IntoResponseParts for TypedHeader<H> {
-    fn add_to(self, response: Response) -> Response {
+    fn add_to(self, response: Response) -> Result<Response, Response> {
         let mut fields = HeaderMap::new();
         fields.typed_insert(self.0);
         fields.add_to(response)

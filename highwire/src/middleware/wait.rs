@@ -249,7 +249,7 @@ impl Running {
         let Poll::Ready(response) = self.inner.poll(place, cx) else { return Poll::Pending };
         self.place = None;
         // A handler that took a `Reply` answers only through that `Reply`; the handler's own result is ignored.
-        if self.reply.is_none() { Poll::Ready(response) } else { Poll::Pending }
+        if self.reply.as_ref().is_none_or(Awaited::is_waived) { Poll::Ready(response) } else { Poll::Pending }
     }
 }
 

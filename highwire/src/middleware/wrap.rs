@@ -112,7 +112,7 @@ impl<M: Middleware> WrappedEndpoint<M> {
             if let Poll::Ready(response) = poll.unwrap_or_else(|_| Poll::Ready(self.panicked())) {
                 waiting.place = None;
                 // A handler that took a `Reply` answers only through that `Reply`; the handler's own result is ignored.
-                if waiting.reply.is_none() {
+                if waiting.reply.as_ref().is_none_or(Awaited::is_waived) {
                     return Poll::Ready(response);
                 }
             }

@@ -294,7 +294,7 @@ def check(options: Options) -> str | None:
 def static_route(route: str) -> str:
     """Returns the path of a mounted folder without a slash at its end. Raises ValueError."""
     path = route.rstrip("/")
-    if not re.fullmatch(r"(/[A-Za-z0-9._~!$&'()*+,;=:@-]+)+", path) or {".", ".."} & set(path.split("/")):
+    if not re.fullmatch(r"(/(?![:*])[A-Za-z0-9._~!$&'()*+,;=:@-]+)+", path) or {".", ".."} & set(path.split("/")):
         raise ValueError(f"{route!r} is not a path below / of letters, digits and signs that a URL has as they are")
     return path
 

@@ -4,6 +4,7 @@ import faulthandler
 import logging
 import os
 import random
+import sys
 
 from ._highwire import own_process
 from ._importing import ApplicationNotFound, import_application
@@ -71,8 +72,8 @@ def end_late(seconds: float) -> None:
     """Ends this process after a time, whatever its threads do, and writes where they are. A later call sets another time."""
     try:
         # It needs neither the interpreter's lock nor that of the log.
-        faulthandler.dump_traceback_later(seconds, exit=True)
-    except (AttributeError, OSError, RuntimeError, ValueError) as error:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__ or 2)
+    except (AttributeError, OSError, OverflowError, RuntimeError, ValueError) as error:
         logger.warning("a thread that does not end will keep this process: %s", error)
 
 

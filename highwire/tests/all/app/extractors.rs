@@ -107,6 +107,36 @@ fn extractors_may_wait() {
 }
 
 #[test]
+fn a_refusal_after_a_wait_is_the_response_although_another_argument_is_a_reply() {
+    use highwire::Handler;
+    use highwire::middleware::{Next, OwnedRequest, after, from_fn};
+    let of = || async |reply: highwire::Reply, User(name): User| reply.send(name);
+    let app = |wait: Duration| {
+        App::new()
+            .get("/bare", of())
+            .get("/after", of().with(after(|response: &mut Response| response.set_status(response.status()))))
+            .get("/around", of().with(from_fn(async |request: OwnedRequest, next: Next| next.run(request).await)))
+            .state(wait)
+    };
+    for wait in [Duration::ZERO, Duration::from_secs(3)] {
+        let mut client = Client::new(app(wait)).expect("a client");
+        for path in ["/bare", "/after", "/around"] {
+            let mut status = |token: &str| {
+                let answer = client.get(path).header("authorization", format!("Bearer {token}")).send();
+                (answer.status().as_u16(), answer.text().to_string())
+            };
+            assert_eq!(status("of-ann"), (200, "ann".to_string()), "{path}");
+            assert_eq!(status("ann").0, 401, "{path} {wait:?}");
+        }
+    }
+    let both = |found: Result<(highwire::Reply, Json<u8>), Response>| match found {
+        Ok(_) => "both",
+        Err(_) => "refused",
+    };
+    assert_eq!(Client::new(App::new().post("/", both)).expect("a client").post("/").send().text(), "refused");
+}
+
+#[test]
 fn an_option_is_for_absence_only() {
     let app = App::new()
         .get("/basic", |user: Option<Basic>| user.map_or("-".to_string(), |basic| basic.user))
@@ -174,6 +204,7 @@ fn the_decoded_path_is_beside_the_raw_one() {
     let app = App::new().fallback(|request: &Request<'_>| format!("{} {}", request.path(), request.decoded_path()));
     let mut client = Client::new(app).expect("a client");
     assert_eq!(client.get("/a%2Fb/%c3%a9%ff?%20").send().text(), "/a%2Fb/%c3%a9%ff /a/b/é\u{fffd}");
+    assert_eq!(client.get("/x/%2e%2e/admin").send().text(), "/x/%2e%2e/admin /admin");
 }
 
 struct Twice(String, String);

@@ -2,6 +2,8 @@
 
 use highwire::testing::Client;
 use highwire::{App, StatusCode, spawn, task, time};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -56,6 +58,44 @@ fn an_aborted_task_is_dropped_and_has_no_output() {
         }
     });
     assert_eq!(Client::new(app).expect("a client").get("/").send().text(), "the task was cancelled, 1 drop");
+}
+
+#[test]
+fn a_task_may_abort_itself_in_its_first_step() {
+    let app = App::new().get("/", async || {
+        let own: Rc<RefCell<Option<task::JoinHandle<()>>>> = Rc::default();
+        let inside = own.clone();
+        *own.borrow_mut() = Some(spawn(async move {
+            inside.borrow().iter().for_each(|own| own.abort());
+            std::future::pending::<()>().await;
+        }));
+        time::sleep(Duration::from_secs(1)).await;
+        let handle = own.borrow_mut().take().expect("a handle");
+        handle.await.expect_err("no output").to_string()
+    });
+    assert_eq!(Client::new(app).expect("a client").get("/").send().text(), "the task was cancelled");
+}
+
+/// Panics when it is polled, and when it is dropped.
+struct Panics;
+
+impl Future for Panics {
+    type Output = ();
+    fn poll(self: std::pin::Pin<&mut Self>, _: &mut std::task::Context<'_>) -> std::task::Poll<()> {
+        panic!("on purpose");
+    }
+}
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        panic!("again, on purpose");
+    }
+}
+
+#[test]
+fn a_task_that_would_panic_again_is_not_dropped() {
+    let app = App::new().get("/", async || spawn(Panics).await.expect_err("no output").to_string());
+    assert_eq!(Client::new(app).expect("a client").get("/").send().text(), "the task panicked");
 }
 
 #[test]
