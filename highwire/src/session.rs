@@ -8,7 +8,7 @@
 use crate::cookie::{Cookie, CookieError, Cookies, Keys};
 use crate::message::provided::Provided;
 use crate::message::request::{FromRequest, Request};
-use crate::{IntoResponse, IntoResponseParts, Response};
+use crate::{IntoResponse, IntoResponseParts, Response, State};
 use highwire_engine::context;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
@@ -302,8 +302,7 @@ impl<T: 'static> FromRequest for Session<T> {
     }
 
     fn check(provided: &Provided<'_>) -> Result<(), String> {
-        let has = provided.has_state::<Sessions>();
-        if has { Ok(()) } else { Err("a session needs `Sessions` that `App::state` adds".to_string()) }
+        State::<Sessions>::check(provided)
     }
 }
 

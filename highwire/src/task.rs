@@ -79,8 +79,6 @@ pub fn spawn<T: 'static>(task: impl Future<Output = T> + 'static) -> JoinHandle<
 ///
 /// ```
 /// use highwire::{task, time};
-/// use std::pin::pin;
-/// use std::future::poll_fn;
 /// use std::time::Duration;
 ///
 /// /// Waits, and returns false if the server shuts down meanwhile.

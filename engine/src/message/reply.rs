@@ -75,7 +75,7 @@ impl Awaited {
 }
 
 impl Awaited {
-    /// Returns what gives the right to answer back to the handler, whatever its [`Replier`] does.
+    /// Returns a [`Waiver`], by which the handler takes the right to answer back from its [`Replier`].
     pub fn waiver(&self) -> Waiver {
         Waiver(Arc::downgrade(&self.slot))
     }
@@ -86,8 +86,7 @@ impl Awaited {
     }
 }
 
-/// Gives the right to answer a request back to its handler, such as when an extractor refuses that the handler waits for.
-#[derive(Debug)]
+/// Takes the right to answer a request back from its [`Replier`], such as when a later extractor refuses.
 pub struct Waiver(Weak<ReplySlot>);
 
 impl Waiver {
@@ -100,9 +99,9 @@ impl Waiver {
     }
 }
 
-impl std::fmt::Debug for ReplySlot {
+impl std::fmt::Debug for Waiver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ReplySlot")
+        f.write_str("Waiver")
     }
 }
 

@@ -391,9 +391,13 @@ impl Drop for Entered {
     }
 }
 
-fn with<T>(use_it: impl FnOnce(&Context) -> T) -> T {
+fn current() -> Rc<Context> {
     let context = CURRENT.with_borrow(Clone::clone);
-    use_it(&context.expect("no Highwire worker runs on this thread; call this function in a handler, a task of `spawn` or a future of `block_on`"))
+    context.expect("no Highwire worker runs on this thread; call this function in a handler, a task of `spawn` or a future of `block_on`")
+}
+
+fn with<T>(use_it: impl FnOnce(&Context) -> T) -> T {
+    use_it(&current())
 }
 
 /// A value that is kept for a worker as long as its owner lives.
@@ -548,8 +552,7 @@ pub fn try_offer<T: Send + 'static>(argument: T, job: Box<dyn FnOnce(T) + Send>)
 /// # Panics
 /// Panics if no worker runs on this thread.
 pub fn hold_shutdown() -> HeldShutdown {
-    let context = CURRENT.with_borrow(Clone::clone);
-    let context = context.expect("no Highwire worker runs on this thread");
+    let context = current();
     context.holds.set(context.holds.get() + 1);
     HeldShutdown(Rc::downgrade(&context))
 }

@@ -13,8 +13,6 @@ pub(crate) struct BuiltApp {
     pub(crate) data: Arc<AppData>,
     pub(crate) router: Router,
     pub(crate) routes: Vec<Arc<dyn Route>>,
-    /// The path template of each route, for logs. A route without a template has `(none)` or `(fallback)`.
-    pub(crate) paths: Vec<String>,
     pub(crate) fallback: Option<u32>,
     /// The route that runs the app's middleware for requests that match no other route. `None` if the app has no
     /// middleware.
@@ -32,9 +30,15 @@ pub(crate) struct WaitHooks {
 }
 
 impl BuiltApp {
-    /// Returns a route's template, and true if its handler is async, for logs.
+    /// Returns a route's template, and true if its handler is async, for logs. A route without a template is `(fallback)` or
+    /// `(none)`.
     pub(crate) fn route(&self, route: u32) -> (&str, bool) {
-        let path = self.paths.get(route as usize).map_or("", String::as_str);
+        let path = match self.data.paths.get(route as usize) {
+            Some(Some(path)) => path,
+            Some(None) if self.fallback == Some(route) => "(fallback)",
+            Some(None) => "(none)",
+            None => "",
+        };
         (path, self.routes.get(route as usize).is_some_and(|route| route.is_async()))
     }
 }

@@ -433,7 +433,7 @@ impl App {
         let mut router = Router::default();
         let mut routes: Vec<Arc<dyn Route>> = Vec::new();
         let (mut names, mut scopes) = (Vec::new(), Vec::new());
-        let (mut paths, mut templates): (_, Vec<Option<Arc<str>>>) = (Vec::new(), Vec::new());
+        let mut paths: Vec<Option<Arc<str>>> = Vec::new();
         let first_missed = self.routes.len();
         let (states, kinds) = (self.scopes.resolve(), self.scopes.local_kinds());
         let check =
@@ -456,24 +456,22 @@ impl App {
             routes.push(registered.route);
             scopes.push(registered.scope);
             names.push(pattern.names());
-            templates.push(Some(registered.path.as_str().into()));
-            paths.push(registered.path);
+            paths.push(Some(registered.path.into()));
         }
-        let mut without_path = |route, scope, called: &str| {
+        let mut without_path = |route, scope| {
             routes.push(route);
             scopes.push(scope);
             names.push(Vec::new());
-            templates.push(None);
-            paths.push(called.to_string());
+            paths.push(None);
             routes.len() as u32 - 1
         };
         for (route, scope) in self.misses {
-            without_path(route, scope, "(none)");
+            without_path(route, scope);
         }
-        let fallback = self.fallback.map(|route| without_path(route, 0, "(fallback)"));
-        let missed = missed.map(|route| without_path(route, 0, "(none)"));
+        let fallback = self.fallback.map(|route| without_path(route, 0));
+        let missed = missed.map(|route| without_path(route, 0));
         let data = AppData {
-            paths: templates,
+            paths,
             names,
             states,
             scopes,
@@ -487,7 +485,6 @@ impl App {
             body_uses: routes.iter().map(|route| route.body_use()).collect(),
             router,
             routes,
-            paths,
             fallback,
             missed,
             values: self.scopes,

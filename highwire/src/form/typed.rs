@@ -77,10 +77,7 @@ impl<T: DeserializeOwned> FromRequest for Form<T> {
 impl<T: DeserializeOwned> OptionalFromRequest for Form<T> {
     const BODY: BodyUse = BodyUse::Whole;
     fn from_request_optional(request: &mut Request<'_>) -> Result<Option<Form<T>>, Response> {
-        match request.header("content-type") {
-            Some(_) => Form::from_request(request).map(Some),
-            None => Ok(None),
-        }
+        request.header("content-type").is_some().then(|| Form::from_request(request)).transpose()
     }
 }
 

@@ -137,18 +137,18 @@ impl FromRequest for Bearer {
 /// `None` if the request has no credentials of this scheme.
 impl OptionalFromRequest for Basic {
     fn from_request_optional(request: &mut Request<'_>) -> Result<Option<Basic>, Response> {
-        if authenticates_by(request, b"basic") { Basic::from_request(request).map(Some) } else { Ok(None) }
+        authenticates_by(request, b"basic").then(|| Basic::from_request(request)).transpose()
     }
 }
 
 /// `None` if the request has no credentials of this scheme.
 impl OptionalFromRequest for Bearer {
     fn from_request_optional(request: &mut Request<'_>) -> Result<Option<Bearer>, Response> {
-        if authenticates_by(request, b"bearer") { Bearer::from_request(request).map(Some) } else { Ok(None) }
+        authenticates_by(request, b"bearer").then(|| Bearer::from_request(request)).transpose()
     }
 }
 
-/// Returns true if a request has credentials of a scheme, whatever else they are.
+/// Returns true if a request has credentials of a scheme. They may be malformed.
 fn authenticates_by(request: &Request<'_>, scheme: &[u8]) -> bool {
     let mut fields = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("authorization"));
     fields.any(|(_, value)| {

@@ -43,7 +43,7 @@ fn missing<T>(by: &str) -> Response {
 
 impl<T: Send + Sync + 'static> FromRequest for State<T> {
     fn from_request(request: &mut Request<'_>) -> Result<State<T>, Response> {
-        request.values().get::<T>().map(State).ok_or_else(|| missing::<T>("App::state"))
+        State::from_request_optional(request)?.ok_or_else(|| missing::<T>("App::state"))
     }
 
     fn check(provided: &Provided<'_>) -> Result<(), String> {
@@ -80,7 +80,7 @@ impl<T> Deref for PerWorker<T> {
 
 impl<T: 'static> FromRequest for PerWorker<T> {
     fn from_request(request: &mut Request<'_>) -> Result<PerWorker<T>, Response> {
-        request.local::<T>().map(PerWorker).ok_or_else(|| missing::<T>("App::per_worker"))
+        PerWorker::from_request_optional(request)?.ok_or_else(|| missing::<T>("App::per_worker"))
     }
 
     fn check(provided: &Provided<'_>) -> Result<(), String> {
@@ -110,7 +110,7 @@ pub struct Extension<T>(pub T);
 
 impl<T: Clone + Send + Sync + 'static> FromRequest for Extension<T> {
     fn from_request(request: &mut Request<'_>) -> Result<Extension<T>, Response> {
-        request.extension::<T>().cloned().map(Extension).ok_or_else(|| missing::<T>("middleware"))
+        Extension::from_request_optional(request)?.ok_or_else(|| missing::<T>("middleware"))
     }
 }
 

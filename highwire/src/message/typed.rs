@@ -99,10 +99,7 @@ impl<T: DeserializeOwned> FromRequest for Query<T> {
 /// `None` if the request has no query.
 impl<T: DeserializeOwned> OptionalFromRequest for Query<T> {
     fn from_request_optional(request: &mut Request<'_>) -> Result<Option<Query<T>>, Response> {
-        match request.query() {
-            Some(_) => Query::from_request(request).map(Some),
-            None => Ok(None),
-        }
+        request.query().is_some().then(|| Query::from_request(request)).transpose()
     }
 }
 
@@ -163,10 +160,7 @@ impl<T: DeserializeOwned> FromRequest for Json<T> {
 impl<T: DeserializeOwned> OptionalFromRequest for Json<T> {
     const BODY: BodyUse = BodyUse::Whole;
     fn from_request_optional(request: &mut Request<'_>) -> Result<Option<Json<T>>, Response> {
-        match request.header("content-type") {
-            Some(_) => Json::from_request(request).map(Some),
-            None => Ok(None),
-        }
+        request.header("content-type").is_some().then(|| Json::from_request(request)).transpose()
     }
 }
 

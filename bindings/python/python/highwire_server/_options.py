@@ -7,9 +7,7 @@ import logging.config
 import os
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
-
 from importlib.metadata import PackageNotFoundError, version
 
 from ._gunicorn import read_gunicorn
@@ -78,8 +76,9 @@ class Options:
         return [f"{host}:{self.port}"]
 
     def static_mounts(self) -> dict[str, str]:
-        """Returns the folders whose files the server sends, by their paths."""
-        return dict(zip(self.static_path_route or ["/static"], self.static_path_mount))
+        """Returns the folders whose files the server sends, by their paths. Raises ValueError."""
+        routes = map(static_route, self.static_path_route or ["/static"])
+        return dict(zip(routes, self.static_path_mount))
 
     def as_dict(self) -> dict:
         return asdict(self)
@@ -256,8 +255,9 @@ def check(options: Options) -> str | None:
         return "--threads must be at least 1"
     if not 0 <= options.port <= 65535:
         return "--port must be at most 65535"
-    for problem in wrong_addresses(options.bind):
-        return problem
+    for address in options.bind:
+        if not is_address(address):
+            return f"--bind must be HOST:PORT, [IPV6]:PORT, unix:PATH or fd:NUMBER, not {address!r}"
     for name in ("ssl_certfile", "ssl_keyfile", "ssl_ca_certs", "log_config", "env_file"):
         path = getattr(options, name)
         if path is not None and (not os.path.exists(path) or os.path.isdir(path)):
@@ -270,7 +270,7 @@ def check(options: Options) -> str | None:
     if options.static_path_route and not options.static_path_mount:
         return "--static-path-route needs --static-path-mount"
     try:
-        mounts = {static_route(route): folder for route, folder in zip(routes, options.static_path_mount)}
+        mounts = options.static_mounts()
     except ValueError as error:
         return f"--static-path-route: {error}"
     for folder in options.static_path_mount:
@@ -299,15 +299,14 @@ def static_route(route: str) -> str:
     return path
 
 
-def wrong_addresses(addresses: list[str]) -> Iterator[str]:
-    """Returns what is wrong with addresses to listen on."""
-    for address in addresses:
-        kind, _, rest = address.partition(":")
-        port = address.rpartition(":")[2]
-        is_port = port.isascii() and port.isdigit() and int(port) <= 65535
-        is_right = rest.isascii() and rest.isdigit() if kind == "fd" else rest if kind == "unix" else rest and is_port
-        if not is_right:
-            yield f"--bind must be HOST:PORT, [IPV6]:PORT, unix:PATH or fd:NUMBER, not {address!r}"
+def is_address(address: str) -> bool:
+    """Returns true if a text is an address to listen on."""
+    kind, _, rest = address.partition(":")
+    if kind == "fd":
+        return rest.isascii() and rest.isdigit()
+    port = address.rpartition(":")[2]
+    is_port = port.isascii() and port.isdigit() and int(port) <= 65535
+    return bool(rest) and (kind == "unix" or is_port)
 
 
 def configure_logging(path: str) -> None:
