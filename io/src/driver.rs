@@ -31,6 +31,9 @@
 //! connection, a real driver first receives what arrived before, unless receiving is paused, and then reports `Failed`: a
 //! server may answer an upload that it does not read to the end. It receives at most 64 KiB (io_uring) or 256 KiB.
 //!
+//! A loop that does not receive can still ask for the peer's end, with [`Op::WatchEnd`](crate::Op::WatchEnd). A peer that has
+//! closed its socket while its window is closed may have no other sign: Linux answers probes of the window for it.
+//!
 //! With [`Op::ReceiveInto`](crate::Op::ReceiveInto), the loop lends a buffer for the next bytes of one socket, so that
 //! many bytes need no copy and few calls. Bytes that the driver received before it started the operation are still
 //! reported with `Received`; the loop can take the buffer back until then ([`Queue::take_back`]). From the start until

@@ -114,6 +114,12 @@ pub enum Op {
         /// The socket.
         socket: SocketId,
     },
+    /// Report once, by [`Completion::EndArrived`], that the peer has ended its direction, even while receiving is paused and
+    /// bytes before the end are not received. The driver ignores this for a socket whose end it has reported.
+    WatchEnd {
+        /// The socket.
+        socket: SocketId,
+    },
     /// Receive once into a buffer of the loop instead of the driver's own memory. When bytes have arrived,
     /// [`Completion::ReceivedInto`] gives the buffer back, and receiving is paused. Receiving need not be resumed
     /// before. The driver drops the buffer if the connection ends or fails first, if the loop closes the socket, or if it
@@ -242,6 +248,12 @@ pub enum Completion<'a> {
         buffer: Vec<u8>,
         /// The number of received bytes, at least 1.
         count: usize,
+    },
+    /// The peer has ended its sending direction, or has reset the connection, as [`Op::WatchEnd`] has asked for. Bytes that
+    /// came before, and then `Ended` or `Failed`, follow once the loop receives.
+    EndArrived {
+        /// The socket.
+        socket: SocketId,
     },
     /// The peer has ended its sending direction. This does not end our sending direction.
     Ended {

@@ -138,7 +138,7 @@ impl Connection {
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.settle_client(&mut self.transport, worker, out),
             Protocol::Http2(http2) => http2.settle(&mut self.transport, worker, out),
-            Protocol::Tunnel(tunnel) => tunnel.settle(&mut self.transport, worker),
+            Protocol::Tunnel(tunnel) => tunnel.settle(&mut self.transport, worker, out.queue),
         }
         // Less may wait for readers now than when receiving paused.
         self.resume_if_wanted(out.queue);

@@ -309,6 +309,17 @@ impl Connection {
         if self.transport.phase() != Phase::Closing {
             self.wait_for(Phase::Write, worker);
         }
+        if let Protocol::Tunnel(tunnel) = &self.protocol {
+            tunnel.look_for_end(&mut self.transport, worker, queue);
+        }
+    }
+
+    /// Handles the driver's report that the peer has ended its direction, although not all bytes before the end are received.
+    pub(crate) fn end_arrived(&mut self, worker: &mut WorkerContext<impl Service>) {
+        self.transport.peer_left(worker);
+        if let Protocol::Tunnel(tunnel) = &self.protocol {
+            tunnel.keep_due(&self.transport, worker);
+        }
     }
 
     /// Handles the driver's report that the peer has taken some of the waiting bytes. Restarts the write timeout if the

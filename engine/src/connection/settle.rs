@@ -38,7 +38,7 @@ impl Connection {
         match &mut self.protocol {
             Protocol::Http1(http1) => http1.settle(&mut self.transport, worker, out),
             Protocol::Http2(http2) => http2.settle(&mut self.transport, worker, out),
-            Protocol::Tunnel(tunnel) => tunnel.settle(&mut self.transport, worker),
+            Protocol::Tunnel(tunnel) => tunnel.settle(&mut self.transport, worker, out.queue),
         }
     }
 
@@ -62,8 +62,11 @@ impl Connection {
     /// Sets the deadline by which the peer must take some of the waiting bytes.
     pub(super) fn wait_to_write(&mut self, worker: &mut WorkerContext<impl Service>) {
         match &mut self.protocol {
-            Protocol::Http1(_) => self.transport.set_patience(worker.rules.write, worker),
-            Protocol::Tunnel(tunnel) => tunnel.wait_to_write(&self.transport, worker),
+            Protocol::Http1(_) => self.transport.wait_to_write(worker),
+            Protocol::Tunnel(tunnel) => {
+                self.transport.wait_to_write(worker);
+                tunnel.keep_due(&self.transport, worker);
+            }
             Protocol::Http2(http2) => http2.wait_to_write(&self.transport, worker),
         }
     }

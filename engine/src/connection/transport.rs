@@ -11,6 +11,7 @@ use crate::exchange::log_refused;
 use crate::message::request::Caller;
 use crate::raw::Raw;
 use crate::runtime::context::TaskKind;
+use crate::runtime::deadline::TICKS_A_SECOND;
 use crate::runtime::rate_limited;
 use crate::secure::Secure;
 use crate::service::Service;
@@ -45,11 +46,22 @@ pub(super) struct Transport {
     ended: bool,
     /// True if the peer itself has signaled the end of its direction: by FIN without TLS, by close_notify with TLS.
     end_said: bool,
+    departure: Departure,
     /// True if the connection uses TLS.
     is_secure: bool,
     /// The rest of the connection's work allowance in the current turn.
     pub(super) work: Work,
     role: Role,
+}
+
+/// What is known of a peer for which the end of its direction means that it has probably left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Departure {
+    Unknown,
+    /// The driver has been asked to report the end.
+    Watched,
+    /// The peer has ended its direction. It must take what waits for it soon.
+    Left,
 }
 
 /// Who has opened the connection, and what it is used for.
@@ -81,6 +93,7 @@ impl Transport {
             paused: false,
             ended: false,
             end_said: false,
+            departure: Departure::Unknown,
             is_secure: false,
             work: Work::default(),
             role: Role::Server,
@@ -205,6 +218,22 @@ impl Transport {
     pub(super) fn peer_ended(&mut self, is_said: bool) {
         self.ended = true;
         self.end_said |= is_said;
+    }
+
+    /// Asks the driver for the peer's end, unless that was done before.
+    pub(super) fn watch_end(&mut self, queue: &mut Queue) {
+        if self.departure == Departure::Unknown {
+            self.departure = Departure::Watched;
+            queue.push(Op::WatchEnd { socket: self.id });
+        }
+    }
+
+    /// Records that the peer has probably left, so that it must take the waiting bytes soon.
+    pub(super) fn peer_left(&mut self, worker: &mut WorkerContext<impl Service>) {
+        let is_new = std::mem::replace(&mut self.departure, Departure::Left) != Departure::Left;
+        if is_new && matches!(self.phase, Phase::Write | Phase::Closing) {
+            self.hurry(self.write_ticks(worker), worker);
+        }
     }
 
     /// Sets whether the connection uses TLS.
@@ -470,12 +499,26 @@ impl Transport {
             Phase::Body => rules.body,
             Phase::Handler => rules.handler,
             Phase::Disconnected => rules.disconnect,
-            Phase::Write | Phase::Closing => rules.write,
+            Phase::Write | Phase::Closing => self.write_ticks(worker),
             Phase::Linger => rules.linger,
             Phase::Tunnel => rules.tunnel,
             Phase::Streams | Phase::Gone => return worker.deadlines.clear(self.id.index),
         };
         worker.deadlines.set(self.id.index, worker.tick(), after);
+    }
+
+    /// Sets the deadline by which the peer must take some of the waiting bytes.
+    pub(super) fn wait_to_write(&self, worker: &mut WorkerContext<impl Service>) {
+        self.set_patience(self.write_ticks(worker), worker);
+    }
+
+    /// Returns the number of ticks in which the peer must take some of the waiting bytes. It is small if the peer has probably
+    /// left.
+    fn write_ticks(&self, worker: &WorkerContext<impl Service>) -> u32 {
+        match self.departure {
+            Departure::Left => worker.rules.write.min(worker.rules.linger.max(TICKS_A_SECOND)),
+            Departure::Unknown | Departure::Watched => worker.rules.write,
+        }
     }
 
     /// Returns the number of ticks to wait for the next request. During a shutdown it is small, because only a request that

@@ -126,7 +126,6 @@ impl Tunnel {
             return transport.abort(worker, out);
         }
         if is_written && is_finished {
-            let has_left = self.stream.raw.borrow().is_cut_with_peer();
             if transport.ended() && !transport.blocked() && is_in_arena && out.waiting() == 0 {
                 // Queues an empty operation after the copied bytes. The connection closes when the driver reports
                 // `Drained`.
@@ -134,10 +133,7 @@ impl Tunnel {
                 transport.block();
             }
             transport.finish(true, worker, out);
-            if has_left && transport.phase() == Phase::Closing {
-                transport.hurry(write_ticks(true, worker), worker);
-            }
-            return;
+            return self.look_for_end(transport, worker, out.queue);
         }
         out.flush(transport.id());
         // A session of TLS 1.2 cannot receive after its own close_notify.
@@ -162,7 +158,12 @@ impl Tunnel {
     }
 
     /// Sets the phase and its deadline.
-    pub(super) fn settle(&mut self, transport: &mut Transport, worker: &mut WorkerContext<impl Service>) {
+    pub(super) fn settle(
+        &mut self,
+        transport: &mut Transport,
+        worker: &mut WorkerContext<impl Service>,
+        queue: &mut Queue,
+    ) {
         if transport.is_ending() {
             return;
         }
@@ -175,16 +176,26 @@ impl Tunnel {
             self.recharge(transport, worker);
         }
         self.wait_for(transport, if transport.blocked() { Phase::Write } else { Phase::Tunnel }, worker);
-        if transport.blocked() && self.stream.raw.borrow().is_cut_with_peer() {
-            transport.hurry(write_ticks(true, worker), worker);
-            self.keep_due(transport, worker);
-        }
+        self.look_for_end(transport, worker, queue);
     }
 
-    /// Sets the deadline by which the peer must take some of the waiting bytes.
-    pub(super) fn wait_to_write(&self, transport: &Transport, worker: &mut WorkerContext<impl Service>) {
-        transport.set_patience(write_ticks(self.stream.raw.borrow().is_cut_with_peer(), worker), worker);
-        self.keep_due(transport, worker);
+    /// If the peer must take the waiting bytes soon when it has ended its direction, sees whether it has: see
+    /// [`RawWriter::cut_with_peer`](crate::raw::RawWriter::cut_with_peer). If receiving is paused, asks the driver.
+    pub(super) fn look_for_end(
+        &self,
+        transport: &mut Transport,
+        worker: &mut WorkerContext<impl Service>,
+        queue: &mut Queue,
+    ) {
+        if !transport.blocked() || !self.stream.raw.borrow().is_cut_with_peer() {
+            return;
+        }
+        if transport.ended() {
+            transport.peer_left(worker);
+            self.keep_due(transport, worker);
+        } else if transport.paused() {
+            transport.watch_end(queue);
+        }
     }
 
     /// Sets the phase and its deadline; see [`Transport::wait_for`].
@@ -263,12 +274,6 @@ impl Tunnel {
         self.stream.end(Ended::Broken);
         drop_safely(self.stream);
     }
-}
-
-/// Returns the number of ticks in which the peer must take some of the waiting bytes. It is small if the peer has probably left:
-/// see [`RawWriter::cut_with_peer`](crate::raw::RawWriter::cut_with_peer).
-fn write_ticks(has_left: bool, worker: &WorkerContext<impl Service>) -> u32 {
-    if has_left { worker.rules.write.min(worker.rules.linger.max(TICKS_A_SECOND)) } else { worker.rules.write }
 }
 
 impl Connection {

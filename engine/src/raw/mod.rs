@@ -455,10 +455,9 @@ impl Raw {
         self.when_dropped == WhenDropped::Cut && self.is_finished() && !self.has_outgoing() && !self.is_in_arena(turn)
     }
 
-    /// Returns true if the written bytes are probably of no use: the reader and the writer are gone, and the peer has ended its
-    /// direction.
+    /// Returns true if a peer that has ended its direction has probably left, so that the written bytes are of no use.
     pub(crate) fn is_cut_with_peer(&self) -> bool {
-        self.when_dropped == WhenDropped::CutWithPeer && self.is_finished() && self.end == Some(Ended::Peer)
+        self.when_dropped == WhenDropped::CutWithPeer
     }
 
     fn ended(&self) -> Option<Ended> {

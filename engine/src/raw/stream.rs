@@ -211,10 +211,11 @@ impl RawWriter {
         self.raw.borrow_mut().when_dropped = if cuts { WhenDropped::Cut } else { WhenDropped::End };
     }
 
-    /// Lets an HTTP/1 connection be cut soon when both halves are dropped after the peer has ended its direction, and the peer
-    /// takes nothing of what was written for [`Timeouts::linger`](crate::Timeouts::linger), or a second if that is less. It
-    /// is for a protocol in which such a peer has probably left. Otherwise the bytes would wait for it until
-    /// [`Timeouts::write`](crate::Timeouts::write) has passed. An HTTP/2 stream is ended as without this.
+    /// Lets an HTTP/1 connection be cut if its peer has ended its direction and then takes nothing of what was written for
+    /// [`Timeouts::linger`](crate::Timeouts::linger), or a second if that is less. It is for a protocol in which such a peer has
+    /// probably left. Otherwise the bytes would wait for it until [`Timeouts::write`](crate::Timeouts::write) has passed. The
+    /// end counts when it has arrived, although bytes before it may wait to be read. Both halves end normally if they are
+    /// dropped. An HTTP/2 stream is ended as without this.
     pub fn cut_with_peer(&mut self) {
         self.raw.borrow_mut().when_dropped = WhenDropped::CutWithPeer;
     }

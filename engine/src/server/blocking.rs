@@ -347,7 +347,7 @@ impl<S: Service> Thread<S> {
                         calls::reset_on_close(&self.socket);
                         false
                     }
-                    // After `Op::Close` the connection is gone, and the socket closes when `run` returns.
+                    // This thread waits in its sends, and learns of the peer's end when they have ended. After `Op::Close` the connection is gone, and the socket closes when `run` returns.
                     _ => false,
                 };
                 if failed {

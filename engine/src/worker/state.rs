@@ -543,6 +543,9 @@ impl<S: Service> Sink for WorkerState<S> {
             Completion::Ended { socket } => {
                 self.with(socket, queue, |connection, worker, head, queue| connection.peer_ended(worker, head, queue));
             }
+            Completion::EndArrived { socket } => {
+                self.with(socket, queue, |connection, worker, _, _| connection.end_arrived(worker));
+            }
             Completion::Blocked { socket, held } => {
                 self.with(socket, queue, |connection, worker, _, queue| connection.blocked(held, worker, queue));
             }

@@ -62,6 +62,10 @@ struct Connection {
     paused: bool,
     /// True if nothing more is received, because the peer has ended its direction or the connection has failed.
     ended: bool,
+    /// True if an event has shown that the peer has ended its direction or that the connection is broken.
+    end_arrived: bool,
+    /// True if the loop waits for that: see [`Op::WatchEnd`].
+    watches_end: bool,
     /// True if the connection is broken or bytes to send cannot be read. `Failed` was reported or is in `broken`.
     /// Nothing more is sent.
     failed: bool,
@@ -161,6 +165,8 @@ impl Readiness {
             is_local: peer == Peer::Local,
             paused: false,
             ended: false,
+            end_arrived: false,
+            watches_end: false,
             failed: false,
             queued: false,
             both: false,
@@ -228,6 +234,7 @@ impl Readiness {
                         self.again(socket);
                     }
                 }
+                Op::WatchEnd { socket } => self.watch_end(socket),
                 Op::ReceiveInto { socket, buffer, room } => {
                     if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.ended) {
                         connection.lent_buffer = Some(Box::new(LentBuffer::new(buffer, room)));
@@ -521,6 +528,9 @@ impl Driver for Readiness {
                     }
                     if event.is_readable() || event.is_read_closed() || event.is_error() {
                         let look_again = event.is_read_closed() || event.is_error();
+                        if look_again {
+                            self.end_arrived(id(socket), true, queue, sink);
+                        }
                         self.receive(id(socket), look_again, queue, sink);
                     }
                 }
@@ -541,6 +551,7 @@ impl Driver for Readiness {
                     if connection.outgoing.is_some() {
                         self.writable(id(token), queue, sink);
                     }
+                    self.end_arrived(id(token), false, queue, sink);
                     self.receive(id(token), true, queue, sink);
                 }
                 None => break,

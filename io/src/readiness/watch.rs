@@ -1,4 +1,5 @@
-//! Descriptors that the driver watches for its loop. Each is registered until its first event.
+//! Descriptors that the driver watches for its loop, each registered until its first event, and the ends of peers from which the
+//! loop does not receive.
 
 use super::{Readiness, WATCHED, token};
 use crate::op::Interest;
@@ -48,6 +49,27 @@ impl Readiness {
     pub(super) fn report_unwatchable<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) {
         for id in std::mem::take(&mut self.unwatchable) {
             self.watched(id, Interest { readable: true, writable: true }, queue, sink);
+        }
+    }
+
+    /// Waits for the end of a connection's peer.
+    pub(super) fn watch_end(&mut self, socket: SocketId) {
+        if let Some(connection) = self.connections.get(socket) {
+            connection.watches_end = true;
+            self.again(socket);
+        }
+    }
+
+    /// Records with `has_come` that the peer's end has arrived, and reports the end once if it has arrived and the loop waits
+    /// for it.
+    pub(super) fn end_arrived<S: Sink>(&mut self, socket: SocketId, has_come: bool, queue: &mut Queue, sink: &mut S) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        connection.end_arrived |= has_come;
+        let is_awaited = connection.watches_end && !connection.ended && !connection.failed;
+        if connection.end_arrived && is_awaited {
+            connection.watches_end = false;
+            sink.complete(Completion::EndArrived { socket }, queue);
+            self.start(queue);
         }
     }
 }

@@ -48,6 +48,8 @@ struct Connection {
     /// them to the driver.
     just_paused: bool,
     ended: bool,
+    /// True if the loop waits for the peer's end while it does not receive.
+    watches_end: bool,
     failed: bool,
     /// True if bytes to send are missing, because the link is broken, or a file cannot be read or is too short. Nothing
     /// is sent after the missing bytes.
@@ -180,6 +182,11 @@ impl Simulated {
                 }
                 Op::PauseRecv { socket } => self.pause(socket, true),
                 Op::ResumeRecv { socket } => self.pause(socket, false),
+                Op::WatchEnd { socket } => {
+                    if let Some(connection) = open(&mut self.connections, socket) {
+                        connection.watches_end = true;
+                    }
+                }
                 Op::ReceiveInto { socket, buffer, room } => {
                     if let Some(connection) = open(&mut self.connections, socket).filter(|connection| !connection.ended)
                     {
@@ -308,6 +315,7 @@ impl Simulated {
             paused: false,
             just_paused: false,
             ended: false,
+            watches_end: false,
             lent_buffer: None,
             outgoing: None,
             failed: false,
@@ -393,6 +401,11 @@ impl Simulated {
         let Some(connection) = self.connections.get(socket) else { return any };
         if connection.closed || connection.ended {
             return any;
+        }
+        if connection.watches_end && self.network.server_hears_end(link) {
+            connection.watches_end = false;
+            sink.complete(Completion::EndArrived { socket }, queue);
+            any = true;
         }
         let receiving = match (connection.paused, std::mem::take(&mut connection.just_paused)) {
             _ if connection.lent_buffer.is_some() => Receiving::Wanted,

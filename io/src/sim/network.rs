@@ -303,6 +303,12 @@ impl Network {
         Some(take)
     }
 
+    /// Returns true if the client has ended its direction or the link is broken, although the driver may not have received that.
+    pub(super) fn server_hears_end(&self, link: usize) -> bool {
+        let link = &self.state.borrow().links[link];
+        link.to_server.ended || link.broken
+    }
+
     pub(super) fn server_receive(&self, link: usize, receiving: Receiving) -> Option<Arrived> {
         let mut state = self.state.borrow_mut();
         let Faults { stall, reset, split, late, .. } = state.faults;

@@ -87,6 +87,8 @@ pub(super) struct Connection {
     pub(super) short: bool,
     pub(super) shut: bool,
     pub(super) ended: bool,
+    /// True if the driver must report the client's end, although the loop may not receive.
+    pub(super) watches_end: bool,
     pub(super) failed: bool,
     door: Door,
     receive_into: Option<ReceiveInto>,
@@ -172,6 +174,7 @@ impl Model {
             short: false,
             shut: false,
             ended: false,
+            watches_end: false,
             failed: false,
             door: Door::Open,
             receive_into: None,
@@ -270,6 +273,11 @@ impl Model {
                 }
             }
             Action::Shutdown if may_send => self.shutdown(number, queue),
+            Action::WatchEnd => {
+                connection.watches_end |= open && !connection.ended;
+                self.note("watch the end", number, 0);
+                queue.push(Op::WatchEnd { socket });
+            }
             Action::ReceiveInto if open && !connection.ended && connection.receive_into.is_none() => {
                 (connection.receive_into, connection.door) =
                     (Some(ReceiveInto { room: count, started: false, is_cancelled: false }), Door::Open);
@@ -423,6 +431,11 @@ impl Model {
                 assert_eq!(connection.received, client.sent, "ended before everything was received");
                 assert!(!matches!(connection.door, Door::Closed { ended: false, .. }), "ended while paused");
             }
+            Completion::EndArrived { .. } => {
+                assert!(std::mem::take(&mut connection.watches_end), "an end that the loop does not wait for");
+                assert!(!connection.ended, "the end arrives after the end");
+                assert!(client.shut || client.closed || client.reset, "an end that the client did not cause");
+            }
             Completion::Failed { .. } => {
                 connection.failed = true;
                 connection.owed = false;
@@ -531,6 +544,7 @@ impl Sink for Model {
                 queue.push(Op::ResumeRecv { socket: *socket });
                 (Some(*socket), "received into", *count as u64)
             }
+            Completion::EndArrived { socket } => (Some(*socket), "the end arrives", 0),
             Completion::Ended { socket } => (Some(*socket), "ended", 0),
             Completion::Failed { socket, .. } => (Some(*socket), "failed", 0),
             Completion::Blocked { socket, .. } => (Some(*socket), "blocked", 0),

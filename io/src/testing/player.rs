@@ -14,6 +14,9 @@ const CLIENTS: usize = 8;
 /// The most bytes that a client reads at once when it reads everything.
 const READ_BYTES: usize = 64 * 1024;
 
+/// The most unread bytes behind which a client's end has surely arrived.
+const LITTLE: u64 = 1024;
+
 /// The number of turns within which the driver must act after a deadline has passed.
 const TURNS: usize = 8;
 
@@ -53,6 +56,7 @@ impl<P: Peers> Player<P> {
         self.turn();
         self.aborted_are_gone();
         self.closed_expire();
+        self.ends_arrive();
         self.everything_arrives();
         self.everybody_finishes();
     }
@@ -257,6 +261,22 @@ impl<P: Peers> Player<P> {
         let open = self.model.connections.iter().filter(|connection| connection.fate == Fate::Open).count();
         let held = self.peers.sockets().unwrap_or(open);
         assert_eq!(held, open, "the driver still holds closed sockets after their deadline");
+    }
+
+    /// Checks that the loop learns of the ends that it watches, although it may not receive.
+    fn ends_arrive(&mut self) {
+        self.wait("an end that the loop watches is not reported", false, |player| {
+            let waits = |connection: &&Connection| {
+                let is_open = connection.fate == Fate::Open && !connection.failed && !connection.ended;
+                is_open && connection.watches_end
+            };
+            !player.model.connections.iter().filter(waits).any(|connection| {
+                let client = &player.model.clients[connection.client];
+                // The end may wait at the client behind bytes that the kernel does not take.
+                let arrives = client.sent - connection.received <= LITTLE;
+                (client.shut || client.closed || client.reset) && arrives
+            })
+        });
     }
 
     /// Lets both sides read, and checks that the bytes sent on open connections arrive.

@@ -19,6 +19,8 @@ pub(super) enum Action {
     SendShortFile,
     Pause,
     Resume,
+    /// The loop asks for the client's end, which counts even while it does not receive.
+    WatchEnd,
     /// The loop receives once into a buffer of its own.
     ReceiveInto,
     Shutdown,
@@ -59,7 +61,7 @@ const ACTIONS: [Action; 32] = {
         ClientSend,
         ClientSend,
         ClientSend,
-        ClientSend,
+        WatchEnd,
         ClientRead,
         ClientRead,
         ClientRead,

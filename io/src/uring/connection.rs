@@ -18,6 +18,8 @@ pub(super) struct Connection {
     /// True if the loop has resumed receiving at some time: see `look_for_end`.
     pub(super) resumed: bool,
     pub(super) ended: bool,
+    /// True if a poll for the peer's end is in flight.
+    pub(super) watches_end: bool,
     /// True if an asynchronous send of the bytes at the front of `outgoing` is in flight. If a file is at the front,
     /// true if a poll for writability is in flight.
     pub(super) sending: bool,
@@ -73,6 +75,7 @@ impl Connection {
             paused: false,
             resumed: false,
             ended: false,
+            watches_end: false,
             sending: false,
             closing: Closing::Open,
             failed: false,

@@ -57,6 +57,7 @@ mod kind {
     pub(super) const RECEIVE_INTO: u64 = 9;
     pub(super) const WATCHED: u64 = 10;
     pub(super) const ACCEPTABLE: u64 = 11;
+    pub(super) const END: u64 = 12;
 }
 
 fn data(kind: u64, socket: SocketId) -> u64 {
@@ -258,6 +259,7 @@ impl Uring {
                         self.arm(socket);
                     }
                 }
+                Op::WatchEnd { socket } => self.watch_end(socket),
                 Op::ReceiveInto { socket, buffer, room } => self.receive_into(socket, buffer, room),
                 Op::Connect { token, address } => self.connect(token, &address),
                 Op::CancelConnect { token } => self.cancel_connect(token),
@@ -335,6 +337,7 @@ impl Uring {
         match entry.data >> 56 {
             kind::RECEIVE => self.received(socket_of(entry.data), entry, queue, sink),
             kind::RECEIVE_INTO => self.filled_lent_buffer(socket_of(entry.data), entry, queue, sink),
+            kind::END => self.end_arrived(socket_of(entry.data), entry.result, queue, sink),
             kind::ACCEPTABLE => self.acceptable(number_of(entry.data), entry.result, queue, sink),
             kind::ACCEPT => self.accepted(number_of(entry.data), entry, queue, sink),
             kind::SEND => self.sent(socket_of(entry.data), entry.result, queue, sink),
@@ -349,36 +352,6 @@ impl Uring {
                 sink.complete(Completion::Woken, queue);
             }
             _ => {}
-        }
-    }
-
-    fn sent<S: Sink>(&mut self, socket: SocketId, result: i32, queue: &mut Queue, sink: &mut S) {
-        let Some(connection) = self.connections.get(socket) else { return };
-        connection.sending = false;
-        if connection.is_aborted() {
-            connection.outgoing = None;
-            return self.finish(socket);
-        }
-        let is_closed = connection.is_closed();
-        let Some(outgoing) = &mut connection.outgoing else { return };
-        match result {
-            count @ 0.. => outgoing.sent(count as usize),
-            error if socket::is_passing(&io::Error::from_raw_os_error(-error)) => {}
-            error => {
-                connection.outgoing = None;
-                if connection.is_closed() {
-                    return self.finish(socket);
-                }
-                let error = io::Error::from_raw_os_error(-error);
-                connection.lost = true;
-                connection.stop_receiving(&error);
-                return self.broken.push((socket, error));
-            }
-        }
-        let unfinished = connection.told && !is_closed && !connection.failed && !outgoing.is_empty();
-        self.send_waiting(socket);
-        if unfinished {
-            sink.complete(Completion::Progress { socket }, queue);
         }
     }
 
@@ -495,8 +468,9 @@ impl Driver for Uring {
         }
         let peer = if connection.is_local { Peer::Local } else { socket::peer_of(&connection.descriptor)? };
         let connection = self.connections.remove(socket)?;
-        if connection.is_armed() {
+        if connection.is_armed() || connection.watches_end {
             self.cancel(data(kind::RECEIVE, socket));
+            self.cancel(data(kind::END, socket));
             // Submit the queued entries now, while the descriptor's number in them still means this socket.
             let _ = self.ring.submit();
         }

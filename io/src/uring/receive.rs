@@ -99,6 +99,27 @@ impl Uring {
         self.fill_lent_buffer(socket);
     }
 
+    /// Submits a poll for the peer's end, unless there is one.
+    pub(super) fn watch_end(&mut self, socket: SocketId) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        if connection.is_closed() || connection.ended || connection.watches_end {
+            return;
+        }
+        connection.watches_end = true;
+        let descriptor = types::Fd(connection.descriptor.as_raw_fd());
+        let entry = opcode::PollAdd::new(descriptor, libc::POLLRDHUP as u32).build();
+        self.submit(entry.user_data(data(kind::END, socket)));
+    }
+
+    /// Reports that the peer's end has arrived.
+    pub(super) fn end_arrived<S: Sink>(&mut self, socket: SocketId, result: i32, queue: &mut Queue, sink: &mut S) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        connection.watches_end = false;
+        if result >= 0 && !connection.ended && !connection.is_closed() && !connection.failed {
+            sink.complete(Completion::EndArrived { socket }, queue);
+        }
+    }
+
     /// Receives once into a buffer of the loop. First cancels a multishot receive in flight.
     pub(super) fn receive_into(&mut self, socket: SocketId, buffer: Vec<u8>, room: usize) {
         let Some(connection) = self.connections.get(socket) else { return };

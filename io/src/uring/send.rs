@@ -170,6 +170,37 @@ impl Uring {
         self.wait_until_writable(id);
     }
 
+    /// Handles the result of an asynchronous send.
+    pub(super) fn sent<S: Sink>(&mut self, socket: SocketId, result: i32, queue: &mut Queue, sink: &mut S) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        connection.sending = false;
+        if connection.is_aborted() {
+            connection.outgoing = None;
+            return self.finish(socket);
+        }
+        let is_closed = connection.is_closed();
+        let Some(outgoing) = &mut connection.outgoing else { return };
+        match result {
+            count @ 0.. => outgoing.sent(count as usize),
+            error if socket::is_passing(&io::Error::from_raw_os_error(-error)) => {}
+            error => {
+                connection.outgoing = None;
+                if connection.is_closed() {
+                    return self.finish(socket);
+                }
+                let error = io::Error::from_raw_os_error(-error);
+                connection.lost = true;
+                connection.stop_receiving(&error);
+                return self.broken.push((socket, error));
+            }
+        }
+        let unfinished = connection.told && !is_closed && !connection.failed && !outgoing.is_empty();
+        self.send_waiting(socket);
+        if unfinished {
+            sink.complete(Completion::Progress { socket }, queue);
+        }
+    }
+
     /// Continues to send a file when the socket is writable or broken. If it is broken, the next send returns the
     /// error.
     pub(super) fn writable<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) {
@@ -244,11 +275,14 @@ impl Uring {
         }
     }
 
-    /// Closes a connection. First cancels a receive in flight, which would keep the connection open.
+    /// Closes a connection. First cancels a receive and a poll in flight, which would keep the connection open.
     pub(super) fn finish(&mut self, id: SocketId) {
         let Some(mut connection) = self.connections.remove(id) else { return };
         if connection.is_armed() {
             self.cancel(data(kind::RECEIVE, id));
+        }
+        if connection.watches_end {
+            self.cancel(data(kind::END, id));
         }
         if connection.fills_lent_buffer()
             && let Some(lent_buffer) = connection.lent_buffer.take()

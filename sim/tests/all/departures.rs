@@ -234,6 +234,33 @@ fn what_waits_for_a_peer_that_has_ended_its_direction_is_dropped() {
     assert_eq!(play.worker.account(), 0);
 }
 
+/// Such a peer is found, too, if receiving is paused because more waits for the handler than the server keeps for it.
+#[test]
+fn a_peer_that_has_ended_its_direction_is_found_behind_what_is_not_received() {
+    async fn floods(mut socket: WebSocket) {
+        while socket.send(Message::binary(vec![b'x'; 10_000])).await.is_ok() {}
+    }
+    let fields = format!("Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n");
+    let mut play = Play::new(App::new().ws("/", floods));
+    play.client.send(request(&fields).as_bytes());
+    play.settle(false);
+    let mut sent = 0;
+    loop {
+        // A masked text frame with the mask 0.
+        let taken = play.client.send(&b"\x81\x82\0\0\0\0hi".repeat(1000));
+        play.settle(false);
+        sent += taken;
+        if taken == 0 {
+            break;
+        }
+    }
+    assert!(sent > 65_536, "receiving is paused");
+    assert!(play.worker.account() > 65_536, "messages wait in both directions");
+    play.client.shutdown();
+    assert!(play.seconds_to_the_end(false, |_| {}) <= 3);
+    assert_eq!(play.worker.account(), 0);
+}
+
 /// A peer that ends its direction behind its message still gets the reply.
 #[test]
 fn a_peer_that_has_ended_its_direction_and_reads_gets_what_was_sent_before() {
