@@ -66,6 +66,7 @@ use secure::Secure;
 pub use server::config::{Balance, Config, Engine, Limits, Timeouts};
 pub use server::listen::Listen;
 pub use server::run::{Handle, Server};
+pub use server::serve::Serve;
 pub use server::shared::Shared;
 pub use server::stats::Stats;
 pub use service::{Begin, MakeService, Outcome, Service};

@@ -88,7 +88,7 @@ pub use highwire_proto::Limits as ParserLimits;
 pub use highwire_engine::Runtime;
 
 pub use highwire_engine::{
-    Balance, Driver, Engine, Handle, Limits, Stats, Timeouts, raise_descriptor_limit, share_heap,
+    Balance, Driver, Engine, Handle, Limits, Serve, Stats, Timeouts, raise_descriptor_limit, share_heap,
 };
 
 /// A server: add listeners to it, then run or start it.

@@ -113,6 +113,7 @@ pub const WAKES_KEPT: usize = 1024;
 thread_local! {
     static HERE: Cell<usize> = const { Cell::new(usize::MAX) };
     static LOCAL: RefCell<Vec<TaskNumber>> = const { RefCell::new(Vec::new()) };
+    static WAITING: RefCell<Option<Waker>> = const { RefCell::new(None) };
 }
 
 /// Collects the woken tasks of one thread. Belongs to the thread that opened it.
@@ -203,6 +204,17 @@ impl Drop for TaskInbox {
     }
 }
 
+/// Records that the loop of this thread waits in a loop of another library, although the thread stays inside a turn
+/// ([`TaskInbox::enter`]). The next wake of one of its tasks on this thread wakes `waker`, once.
+pub fn begin_wait(waker: &Waker) {
+    WAITING.set(Some(waker.clone()));
+}
+
+/// Records that the loop of this thread no longer waits.
+pub fn leave_wait() {
+    drop(WAITING.take());
+}
+
 /// Keeps the current thread inside a turn of an inbox until this guard is dropped: see [`TaskInbox::enter`].
 #[derive(Debug)]
 #[must_use]
@@ -231,6 +243,9 @@ fn wake(packed: u64) {
     if HERE.get() == number
         && LOCAL.try_with(|local| local.try_borrow_mut().map(|mut local| local.push(packed)).is_ok()).unwrap_or(false)
     {
+        if let Ok(Some(waiting)) = WAITING.try_with(RefCell::take) {
+            waiting.wake();
+        }
         return;
     }
     let mut content = inbox(number).from_elsewhere.lock().unwrap_or_else(PoisonError::into_inner);

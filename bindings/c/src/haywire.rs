@@ -320,7 +320,7 @@ fn open() -> highwire::Result<()> {
 /// Serves in threads, or in this thread if there are none. Installs no signal handlers.
 fn serve(server: Server, threads: u32) -> highwire::Result<()> {
     if threads > 0 {
-        return server.serve(drop);
+        return server.serve_with(drop);
     }
     server.into_worker(Runtime::new(Engine::Auto)?)?.run()
 }

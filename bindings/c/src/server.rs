@@ -271,7 +271,7 @@ pub extern "C" fn highwire_server_run(server: highwire_server) -> highwire_resul
 /// Runs the server until `highwire_server_shutdown`, which another thread or a handler calls. Installs no signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn highwire_server_serve(server: highwire_server) -> highwire_result {
-    run_here(server, |server, keep| server.serve(keep))
+    run_here(server, |server, keep| server.serve_with(keep))
 }
 
 /// Runs a server by `run`, which passes on the server's handle when the server has started.

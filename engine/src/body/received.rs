@@ -68,6 +68,21 @@ impl Parts {
         self.parts.pop_only().map(BytesMut::freeze)
     }
 
+    /// Copies as many bytes of the first part as fit `into`. Returns their number and the cost by which the queue's falls, or
+    /// `None` if the queue is empty.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn copy_to(&mut self, into: &mut [u8]) -> Option<(usize, usize)> {
+        let first = self.parts.front_mut()?;
+        let count = first.len().min(into.len());
+        into[..count].copy_from_slice(&first[..count]);
+        if count == first.len() {
+            self.parts.pop_front();
+            return Some((count, count + PART_BYTES));
+        }
+        bytes::Buf::advance(first, count);
+        Some((count, count))
+    }
+
     /// Takes the first part as [`pop`](Self::pop) does.
     #[inline]
     pub(crate) fn pop_mut(&mut self) -> Option<BytesMut> {

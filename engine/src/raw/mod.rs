@@ -1,6 +1,8 @@
 //! Raw bytes for handlers that speak another protocol on an HTTP/1 connection or on a stream of HTTP/2.
 
 mod stream;
+#[cfg(feature = "tokio")]
+mod tokio;
 mod waiting;
 
 pub use self::stream::{Broken, RawReader, RawStream, RawWriter};

@@ -24,12 +24,18 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
+impl From<Broken> for std::io::Error {
+    fn from(broken: Broken) -> std::io::Error {
+        std::io::Error::new(std::io::ErrorKind::BrokenPipe, broken)
+    }
+}
+
 /// The raw bytes of a connection, or of a stream of HTTP/2, that speaks another protocol. When it is dropped, our
 /// direction ends after all written bytes are sent, and bytes that the peer sends later are dropped.
 #[derive(Debug)]
 pub struct RawStream {
-    reader: RawReader,
-    writer: RawWriter,
+    pub(super) reader: RawReader,
+    pub(super) writer: RawWriter,
 }
 
 /// The reading half of a [`RawStream`]. When it is dropped, bytes that the peer sends later are dropped.
@@ -132,17 +138,42 @@ impl RawReader {
     /// # Errors
     /// Returns an error if the connection is broken.
     pub fn poll_read_mut(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<BytesMut>, Broken>> {
+        self.poll_received(cx, |received| {
+            let bytes = received.pop_mut()?;
+            let counts = (bytes.len(), bytes.len() + PART_BYTES);
+            Some((bytes, counts))
+        })
+    }
+
+    /// Polls for the next bytes as [`poll_read`](Self::poll_read) does, and copies as many as fit `into`. Returns their number,
+    /// which is 0 when the bytes end.
+    #[cfg(feature = "tokio")]
+    pub(super) fn poll_read_into(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<Result<usize, Broken>> {
+        let copied = self.poll_received(cx, |received| {
+            let counts = received.copy_to(into)?;
+            Some((counts.0, counts))
+        });
+        copied.map_ok(Option::unwrap_or_default)
+    }
+
+    /// Polls for received bytes. `take` takes some, and returns them with their number and the cost of holding them.
+    #[inline]
+    fn poll_received<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        take: impl FnOnce(&mut Parts) -> Option<(T, (usize, usize))>,
+    ) -> Poll<Result<Option<T>, Broken>> {
         let mut raw = self.raw.borrow_mut();
         if let Some(waiting) = &mut raw.waiting
-            && let Some(bytes) = waiting.received.pop_mut()
+            && let Some((taken, (count, cost))) = take(&mut waiting.received)
         {
-            waiting.held -= bytes.len() + PART_BYTES;
-            waiting.bytes -= bytes.len();
+            waiting.held -= cost;
+            waiting.bytes -= count;
             raw.free();
             if raw.paused {
                 raw.wake_connection();
             }
-            return Poll::Ready(Ok(Some(bytes)));
+            return Poll::Ready(Ok(Some(taken)));
         }
         match raw.end {
             Some(Ended::Broken) => return Poll::Ready(Err(Broken)),
@@ -303,23 +334,28 @@ impl RawWriter {
     /// # Errors
     /// Returns an error if the connection is broken.
     pub async fn flush(&mut self) -> Result<(), Broken> {
-        poll_fn(|cx| {
-            let mut raw = self.raw.borrow_mut();
-            if raw.is_broken() {
-                return Poll::Ready(Err(Broken));
-            }
-            if raw.is_flushed() {
-                return Poll::Ready(Ok(()));
-            }
-            raw.wait(Event::Write, cx);
-            // Wakes the connection only once. This task may run as part of the connection's task, which would otherwise
-            // wake itself again and again.
-            if std::mem::replace(&mut raw.flush, Flush::Wanted) != Flush::Wanted {
-                raw.wake_connection();
-            }
-            Poll::Pending
-        })
-        .await
+        poll_fn(|cx| self.poll_flush(cx)).await
+    }
+
+    /// Polls until the written bytes are sent, as [`flush`](Self::flush) does.
+    ///
+    /// # Errors
+    /// Returns an error if the connection is broken.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        let mut raw = self.raw.borrow_mut();
+        if raw.is_broken() {
+            return Poll::Ready(Err(Broken));
+        }
+        if raw.is_flushed() {
+            return Poll::Ready(Ok(()));
+        }
+        raw.wait(Event::Write, cx);
+        // Wakes the connection only once. This task may run as part of the connection's task, which would otherwise
+        // wake itself again and again.
+        if std::mem::replace(&mut raw.flush, Flush::Wanted) != Flush::Wanted {
+            raw.wake_connection();
+        }
+        Poll::Pending
     }
 }
 
@@ -336,10 +372,23 @@ impl Drop for RawReader {
     }
 }
 
-impl Drop for RawWriter {
-    fn drop(&mut self) {
+impl RawWriter {
+    /// Ends our direction behind the written bytes.
+    pub(super) fn end(&mut self) {
         let mut raw = self.raw.borrow_mut();
         (raw.writer_gone, raw.kept_to_send) = (true, 0);
         raw.wake_connection();
+    }
+
+    /// Returns true if [`end`](Self::end) was called.
+    #[cfg(feature = "tokio")]
+    pub(super) fn has_ended(&self) -> bool {
+        self.raw.borrow().writer_gone
+    }
+}
+
+impl Drop for RawWriter {
+    fn drop(&mut self) {
+        self.end();
     }
 }

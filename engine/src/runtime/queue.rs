@@ -61,6 +61,11 @@ impl<T> Queue<T> {
     }
 
     #[inline]
+    #[cfg(feature = "tokio")]
+    pub(crate) fn front_mut(&mut self) -> Option<&mut T> {
+        self.first.as_mut()
+    }
+
     pub(crate) fn back_mut(&mut self) -> Option<&mut T> {
         self.rest.as_mut().and_then(|rest| rest.back_mut()).or(self.first.as_mut())
     }

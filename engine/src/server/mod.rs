@@ -8,6 +8,7 @@ pub(crate) mod listen;
 pub(crate) mod peers;
 pub(crate) mod rules;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod shared;
 pub(crate) mod stats;
 pub(crate) mod trimming;

@@ -5,11 +5,13 @@ use crate::runtime::remote::Remote;
 use crate::server::blocking::{self, Acceptor};
 use crate::server::config::{Balance, Config, Engine};
 use crate::server::listen::{Listen, ListenerSetup};
+use crate::server::serve::Serve;
 use crate::server::shared::{RESERVED_DESCRIPTORS, Shared};
 use crate::server::stats::Stats;
 use crate::server::trimming::Trimming;
 use crate::service::MakeService;
 use crate::worker::Worker;
+use crate::worker::tokio::Tokio;
 use crate::{Error, Result};
 use highwire_io::signal::Signal;
 use highwire_io::wake::Notifier;
@@ -253,10 +255,7 @@ impl<M: MakeService> Server<M> {
             if handle.is_finished() {
                 return handle.join();
             }
-            watch.look(&handle);
-            // A shorter `stall` needs more frequent checks; zero turns its warning off.
-            let stall = handle.shared.config().timeouts.stall;
-            std::thread::sleep(if stall.is_zero() { WATCH } else { stall.clamp(Duration::from_millis(10), WATCH) });
+            watch.look_and_sleep(&handle);
         }
     }
 
@@ -311,12 +310,19 @@ impl<M: MakeService> Server<M> {
         Ok(handle)
     }
 
+    /// Serves on threads of its own, until the future's signal for a shutdown
+    /// ([`with_graceful_shutdown`](Serve::with_graceful_shutdown)). The future is for a program on an executor, such as one with
+    /// `#[tokio::main]`. Installs no signal handlers.
+    pub fn serve(self) -> Serve<M> {
+        Serve::new(self)
+    }
+
     /// Starts the server, passes its handle to `with_handle`, and waits until the server has stopped, for example by
     /// [`Handle::shutdown`]. Installs no signal handlers.
     ///
     /// # Errors
     /// Returns an error if a worker cannot start, or fails.
-    pub fn serve(self, with_handle: impl FnOnce(Handle)) -> Result<()> {
+    pub fn serve_with(self, with_handle: impl FnOnce(Handle)) -> Result<()> {
         let handle = self.start()?;
         with_handle(handle.without_threads());
         join(handle.threads)
@@ -327,7 +333,8 @@ impl<M: MakeService> Server<M> {
     /// # Errors
     /// Returns an error if the worker cannot start.
     pub fn into_worker<D: Driver>(self, driver: D) -> Result<Worker<D, M::Service>> {
-        Worker::new(&*self.make, self.shared, driver, self.listeners, self.listener_setups)
+        let tokio = Tokio::background(&self.shared);
+        Worker::new(&*self.make, self.shared, driver, self.listeners, self.listener_setups, tokio)
     }
 
     /// Creates a worker with a driver that has a listener of its own, as the simulator has. `listen` has the options of
@@ -374,8 +381,10 @@ impl<M: MakeService> Server<M> {
                 {
                     tracing::warn!(%error, cpu, "cannot pin a worker to its CPU");
                 }
-                let worker = Runtime::new(engine)
-                    .and_then(|runtime| Worker::new(&*service, shared, runtime, share, listener_setups));
+                let worker = Runtime::new(engine).and_then(|runtime| {
+                    let tokio = Tokio::own(&shared)?;
+                    Worker::new(&*service, shared, runtime, share, listener_setups, tokio)
+                });
                 match worker {
                     Ok(mut worker) => {
                         if tell.send(Ok(worker.remote())).is_ok() {
@@ -467,7 +476,7 @@ impl std::fmt::Debug for Handle {
 
 impl Handle {
     /// Returns a handle of the same server that owns no threads.
-    fn without_threads(&self) -> Handle {
+    pub(crate) fn without_threads(&self) -> Handle {
         let Handle { describe, shared, addresses, remotes, .. } = self;
         Handle {
             describe: describe.clone(),
@@ -549,13 +558,21 @@ impl Handle {
 
 /// Watches the workers for handlers that hold a worker, and the process for memory that can be returned to the system.
 #[derive(Default)]
-struct Watch {
+pub(crate) struct Watch {
     /// The beat of each worker at the last check, and the number of checks in a row that found the same beat.
     last: Vec<(u64, u32)>,
     trimming: Trimming,
 }
 
 impl Watch {
+    /// Looks, and waits until it is time for the next look.
+    pub(crate) fn look_and_sleep(&mut self, handle: &Handle) {
+        self.look(handle);
+        // A shorter `stall` needs more frequent checks; zero turns its warning off.
+        let stall = handle.shared.config().timeouts.stall;
+        std::thread::sleep(if stall.is_zero() { WATCH } else { stall.clamp(Duration::from_millis(10), WATCH) });
+    }
+
     fn look(&mut self, handle: &Handle) {
         self.trimming.check(&handle.shared.budget, handle.shared.connection_count());
         let stall = handle.shared.config().timeouts.stall;

@@ -132,7 +132,7 @@ impl Shared {
 
     /// Enters the background runtime of the feature `tokio` on this thread, until the guard is dropped.
     #[cfg(feature = "tokio")]
-    pub(crate) fn enter_runtime(&self) -> impl Sized {
+    pub(crate) fn enter_runtime(&self) -> tokio::runtime::EnterGuard<'_> {
         let runtime = self.runtime.get_or_init(|| {
             tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(1)

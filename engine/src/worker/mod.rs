@@ -13,9 +13,12 @@
 mod calls;
 pub(crate) mod context;
 mod state;
+#[cfg_attr(not(feature = "tokio"), path = "no_tokio.rs")]
+pub(crate) mod tokio;
 
 use self::context::WorkerContext;
 use self::state::WorkerState;
+use self::tokio::Tokio;
 use crate::Result;
 use crate::runtime::context::Context;
 use crate::runtime::rate_limited;
@@ -55,6 +58,16 @@ pub struct Worker<D: Driver, S: Service> {
     /// True during a turn of the driver, and after one that has failed or panicked. No other turn may begin while it is
     /// true.
     failed: bool,
+    tokio: Tokio,
+}
+
+/// What a worker does after a turn.
+pub(crate) enum Turned {
+    Stopped,
+    /// It has work for another turn at once.
+    Busy,
+    /// It waits.
+    Idle,
 }
 
 impl<D: Driver, S: Service> std::fmt::Debug for Worker<D, S> {
@@ -74,9 +87,10 @@ impl<D: Driver, S: Service> Worker<D, S> {
         mut driver: D,
         listeners: Vec<Listener>,
         listener_setups: Vec<ListenerSetup>,
+        tokio: Tokio,
     ) -> Result<Worker<D, S>> {
-        let server = shared.clone();
-        let _runtime = server.enter_runtime();
+        let own = tokio.clone();
+        let _runtime = own.enter();
         let notifier = driver.notifier();
         let inbox = TaskInbox::open(notifier.clone())?;
         let context = Context::new(inbox, shared.clone(), true);
@@ -121,7 +135,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
             has_cut_tasks: false,
             watched: Vec::new(),
         };
-        Ok(Worker { driver, queue: Queue::new(), state, failed: false })
+        Ok(Worker { driver, queue: Queue::new(), state, failed: false, tokio })
     }
 
     pub(crate) fn remote(&self) -> Arc<Remote> {
@@ -205,10 +219,19 @@ impl<D: Driver, S: Service> Worker<D, S> {
     /// # Errors
     /// Returns an error if the driver fails, or if an earlier turn has failed.
     pub fn run(&mut self) -> Result<()> {
-        let shared = self.state.cx.shared.clone();
-        let _runtime = shared.enter_runtime();
+        self.tokio.clone().run(self)
+    }
+
+    /// Runs turns that wait until the worker has stopped.
+    pub(crate) fn run_alone(&mut self) -> Result<()> {
         while !self.step(None)? {}
         Ok(())
+    }
+
+    /// Makes this the worker of the current thread until the guard is dropped, also between its turns.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn enter(&self) -> crate::runtime::context::Entered {
+        self.state.cx.context.enter()
     }
 
     /// Runs turns until `future` is ready, and returns its output. Connections and spawned tasks continue in a later call.
@@ -217,8 +240,8 @@ impl<D: Driver, S: Service> Worker<D, S> {
     /// # Errors
     /// Returns an error if the driver fails, or if an earlier turn has failed.
     pub fn block_on<F: Future>(&mut self, future: F) -> Result<F::Output> {
-        let shared = self.state.cx.shared.clone();
-        let _runtime = shared.enter_runtime();
+        let tokio = self.tokio.clone();
+        let _runtime = tokio.enter();
         let context = self.state.cx.context.clone();
         let (mut future, waker) = (pin!(future), context.root_waker());
         // The connections may have been left alone for long, so their events come first.
@@ -252,21 +275,37 @@ impl<D: Driver, S: Service> Worker<D, S> {
     /// # Errors
     /// Returns an error if the driver fails, or if an earlier turn has failed.
     pub fn turn_ready(&mut self) -> Result<bool> {
-        let shared = self.state.cx.shared.clone();
-        let _runtime = shared.enter_runtime();
+        let tokio = self.tokio.clone();
+        let _runtime = tokio.enter();
         for _ in 0..READY_TURNS {
-            if self.step(Some(Instant::default()))? {
-                return Ok(true);
-            }
-            // If the completions of this turn have queued operations, the next turn must start them.
-            if self.queue.ops.is_empty() && !self.state.has_work() {
-                break;
+            match self.turn_once()? {
+                Turned::Stopped => return Ok(true),
+                Turned::Busy => {}
+                Turned::Idle => break,
             }
         }
-        let busy = !self.queue.ops.is_empty() || self.state.has_work();
-        let until = if busy { Some(Instant::default()) } else { self.state.next_moment() };
-        self.driver.arm(until)?;
+        self.arm()?;
         Ok(false)
+    }
+
+    /// Runs one turn without waiting.
+    pub(crate) fn turn_once(&mut self) -> Result<Turned> {
+        if self.step(Some(Instant::default()))? {
+            return Ok(Turned::Stopped);
+        }
+        Ok(if self.is_busy() { Turned::Busy } else { Turned::Idle })
+    }
+
+    /// Returns true if the next turn has something to do. If the completions of a turn have queued operations, the next turn
+    /// must start them.
+    fn is_busy(&self) -> bool {
+        !self.queue.ops.is_empty() || self.state.has_work()
+    }
+
+    /// Makes [`descriptor`](Self::descriptor) readable when the worker has something to do.
+    pub(crate) fn arm(&mut self) -> Result<()> {
+        let until = if self.is_busy() { Some(Instant::default()) } else { self.state.next_moment() };
+        Ok(self.driver.arm(until)?)
     }
 
     /// Runs one turn. The turn waits for completions at most until the next deadline or timer, or until `limit` if that
@@ -275,8 +314,8 @@ impl<D: Driver, S: Service> Worker<D, S> {
     /// # Errors
     /// Returns an error if the driver fails, or if an earlier turn has failed.
     pub fn turn(&mut self, limit: Option<Instant>) -> Result<bool> {
-        let shared = self.state.cx.shared.clone();
-        let _runtime = shared.enter_runtime();
+        let tokio = self.tokio.clone();
+        let _runtime = tokio.enter();
         self.step(limit)
     }
 
@@ -329,8 +368,8 @@ impl<D: Driver, S: Service> Worker<D, S> {
 
 impl<D: Driver, S: Service> Drop for Worker<D, S> {
     fn drop(&mut self) {
-        let shared = self.state.cx.shared.clone();
-        let _runtime = shared.enter_runtime();
+        let tokio = self.tokio.clone();
+        let _runtime = tokio.enter();
         let _entered = self.state.cx.context.clone().enter();
         self.state.cx.cut();
         for connection in self.state.connections.iter_mut().filter_map(Option::as_mut) {

@@ -56,6 +56,8 @@ mod app {
     mod templates;
     #[cfg(feature = "tokio")]
     mod tokio;
+    #[cfg(feature = "tokio")]
+    mod tokio_workers;
 }
 
 mod client {
