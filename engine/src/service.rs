@@ -2,6 +2,7 @@
 
 use crate::message::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
 use crate::message::response::Response;
+use crate::runtime::panics::Cause;
 use crate::runtime::rate_limited;
 use crate::server::shared::Shared;
 use highwire_proto::Head;
@@ -112,9 +113,9 @@ pub trait Service {
         Response::error(status, format!("{text}\n"))
     }
 
-    /// Returns the answer to a request whose handler has panicked.
-    fn panicked(&self) -> Response {
-        rate_limited::log!(Panic, error, "a handler panicked");
+    /// Returns the answer to a request whose handler has panicked, and logs that. `route` is the handler's, if it is known.
+    fn panicked(&self, route: Option<u32>, cause: &Cause) -> Response {
+        rate_limited::log!(Panic, error, route, "a handler panicked: {cause}");
         self.error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error")
     }
 
@@ -163,8 +164,8 @@ impl<S: Service + ?Sized> Service for Box<S> {
     fn error(&self, status: StatusCode, text: &str) -> Response {
         (**self).error(status, text)
     }
-    fn panicked(&self) -> Response {
-        (**self).panicked()
+    fn panicked(&self, route: Option<u32>, cause: &Cause) -> Response {
+        (**self).panicked(route, cause)
     }
     fn has_work(&self) -> bool {
         (**self).has_work()

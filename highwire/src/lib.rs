@@ -34,7 +34,7 @@
 //! | `templates` | `templates`: pages from templates in the language of Jinja2 |
 //! | `tower` | `tower`: axum routers and other tower services inside an app, or an app inside them; the client on tokio, as a service, and to an app of the same process |
 //! | `hyper` | such services can take over a connection through hyper's upgrades; axum's WebSocket needs this and `tokio` |
-//! | `tokio` | a tokio runtime in the background, for handlers that need one |
+//! | `tokio` | each worker runs inside a tokio runtime of its thread, for libraries that need one; raw streams are tokio's `AsyncRead` and `AsyncWrite` |
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -6,7 +6,7 @@ use highwire::server::{AppFactory, Dispatcher};
 use highwire_engine::http::{HeaderValue, StatusCode};
 use highwire_engine::proto::Head;
 use highwire_engine::request::{BodyUse, Caller};
-use highwire_engine::{Begin, MakeService as _, Outcome, Response, Service, Shared};
+use highwire_engine::{Begin, Cause, MakeService as _, Outcome, Response, Service, Shared};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -116,8 +116,11 @@ impl Service for Mounted {
         self.application.error(status, text)
     }
 
-    fn panicked(&self) -> Response {
-        self.application.panicked()
+    fn panicked(&self, route: Option<u32>, cause: &Cause) -> Response {
+        match (&self.folders, route) {
+            (Some(folders), Some(route)) if route != APPLICATION => folders.files.panicked(Some(route - 1), cause),
+            _ => self.application.panicked(route, cause),
+        }
     }
 
     fn has_work(&self) -> bool {

@@ -193,7 +193,7 @@ impl Exchange {
     fn poll_answer(&mut self, worker: &mut WorkerContext<impl Service>, task: TaskKind) -> Option<Response> {
         // `take` calls the program's function that makes the answer. The function may panic.
         let taken = catch_unwind(AssertUnwindSafe(|| self.reply.as_ref().and_then(|slot| slot.take())));
-        if let Some(response) = taken.unwrap_or_else(|_| Some(worker.panicked())) {
+        if let Some(response) = taken.unwrap_or_else(|payload| Some(worker.panicked(None, payload))) {
             self.reply = None;
             if let Some(future) = self.future.take() {
                 worker.cancel(future);

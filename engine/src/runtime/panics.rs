@@ -1,11 +1,55 @@
-//! Drops values of the program, and catches panics of their destructors.
+//! Drops values of the program, and catches panics of their destructors; and what a panic has said.
 
 use crate::runtime::rate_limited;
+use std::any::Any;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Drops a value of the program. Catches and logs a panic of its `Drop`, even while another panic unwinds.
 pub fn drop_safely<T>(what: T) {
     if catch_unwind(AssertUnwindSafe(|| drop(what))).is_err() {
         rate_limited::log!(Panic, error, "a value of the program panicked when it was dropped");
+    }
+}
+
+/// The most bytes of a panic's message in the log, because a program may put a client's input into it.
+const MESSAGE_BYTES: usize = 400;
+
+/// The message of a panic, for the log.
+#[derive(Debug)]
+pub struct Cause(String);
+
+impl Cause {
+    /// Returns the message of a panic's payload, and drops the payload.
+    #[must_use]
+    pub fn of(payload: Box<dyn Any + Send>) -> Cause {
+        let text = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
+        let mut message = text.unwrap_or("the panic has no message").to_string();
+        drop_safely(payload);
+        message.truncate(message.floor_char_boundary(MESSAGE_BYTES));
+        if cfg!(not(feature = "tokio")) && message.contains("a Tokio 1.x runtime") {
+            message.push_str("; turn on the feature `tokio` of the crate highwire");
+        }
+        Cause(message)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_without_tokio_names_the_feature() {
+        let text = "there is no reactor running, must be called from the context of a Tokio 1.x runtime";
+        let hint = if cfg!(feature = "tokio") { "" } else { "; turn on the feature `tokio` of the crate highwire" };
+        assert_eq!(Cause::of(Box::new(text)).to_string(), format!("{text}{hint}"));
+        assert_eq!(Cause::of(Box::new("é".repeat(300))).to_string(), "é".repeat(200));
+        assert_eq!(Cause::of(Box::new(7)).to_string(), "the panic has no message");
     }
 }

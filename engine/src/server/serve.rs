@@ -39,7 +39,10 @@ impl<M: MakeService> Serve<M> {
     }
 
     /// Shuts the server down gracefully when `signal` is ready. A later call replaces the signal of an earlier one.
-    pub fn with_graceful_shutdown(mut self, signal: impl IntoFuture<Output = (), IntoFuture: Send + 'static>) -> Serve<M> {
+    pub fn with_graceful_shutdown(
+        mut self,
+        signal: impl IntoFuture<Output = (), IntoFuture: Send + 'static>,
+    ) -> Serve<M> {
         self.signal = Some(Box::pin(signal.into_future()));
         self
     }

@@ -7,6 +7,7 @@ use crate::message::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
 use crate::message::response::{Content, Response};
 use crate::runtime::context::{Context, TaskKind};
 use crate::runtime::deadline::{self, DeadlineTable};
+use crate::runtime::panics::Cause;
 use crate::runtime::rate_limited;
 use crate::runtime::remote::Remote;
 use crate::server::budget::Share;
@@ -16,6 +17,7 @@ use crate::service::{Begin, MakeService, Outcome, Service};
 use highwire_io::{Instant, SocketId};
 use highwire_proto::{Head, Method};
 use http::{HeaderValue, StatusCode, header};
+use std::any::Any;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -361,9 +363,10 @@ impl<S: Service> WorkerContext<S> {
         self.service.after_wait();
     }
 
-    /// Returns the service's answer to a request whose handler has panicked.
-    pub(crate) fn panicked(&self) -> Response {
-        self.service.panicked()
+    /// Returns the service's answer to a request whose handler has panicked with this payload.
+    #[cold]
+    pub(crate) fn panicked(&self, route: Option<u32>, payload: Box<dyn Any + Send>) -> Response {
+        self.service.panicked(route, &Cause::of(payload))
     }
 
     /// Calls the handler of the route that [`route`](Self::route) found for the same head just before.
@@ -392,9 +395,9 @@ impl<S: Service> WorkerContext<S> {
         self.beat.store(0, Ordering::Relaxed);
         match outcome {
             Ok(outcome) => outcome,
-            Err(_) => {
+            Err(payload) => {
                 hooks.reply = None;
-                *answer = Some(self.panicked());
+                *answer = Some(self.panicked(Some(route), payload));
                 Outcome::Ready
             }
         }
@@ -408,7 +411,7 @@ impl<S: Service> WorkerContext<S> {
         let service = &mut self.service;
         let polled = catch_unwind(AssertUnwindSafe(|| service.poll(future, &mut TaskContext::from_waker(&waker))));
         self.beat.store(0, Ordering::Relaxed);
-        polled.unwrap_or_else(|_| Poll::Ready(self.panicked()))
+        polled.unwrap_or_else(|payload| Poll::Ready(self.panicked(Some(future.0), payload)))
     }
 
     /// Drops a pending handler's future. Catches and logs a panic.

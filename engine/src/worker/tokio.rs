@@ -105,7 +105,10 @@ impl Tokio {
 /// Runs a worker as a future of its thread's runtime. While the worker has nothing to do, tokio waits for both.
 async fn run_inside<D: Driver, S: Service>(worker: &mut Worker<D, S>) -> Result<()> {
     let descriptor = Descriptor(worker.descriptor()?);
-    #[expect(deprecated, reason = "its replacement is unsafe, which this crate is not; the driver keeps the descriptor open")]
+    #[expect(
+        deprecated,
+        reason = "its replacement is unsafe, which this crate is not; the driver keeps the descriptor open"
+    )]
     let descriptor = AsyncFd::with_interest(descriptor, Interest::READABLE)?;
     // tokio's own tasks may use the worker, too, and wake its tasks without a lock.
     let _entered = worker.enter();

@@ -21,6 +21,8 @@ pub(crate) struct BuiltApp {
     pub(crate) https: Https,
     pub(crate) on_wait: Option<WaitHooks>,
     pub(crate) body_uses: Vec<BodyUse>,
+    /// The method, host and template of each route, for logs; `None` for those without a template.
+    pub(crate) labels: Vec<Option<String>>,
 }
 
 /// The functions that are called before and after a worker blocks.
@@ -30,16 +32,15 @@ pub(crate) struct WaitHooks {
 }
 
 impl BuiltApp {
-    /// Returns a route's template, and true if its handler is async, for logs. A route without a template is `(fallback)` or
-    /// `(none)`.
+    /// Returns a route's method and template, and true if its handler is async, for logs. A route without a template is
+    /// `(fallback)` or `(none)`.
     pub(crate) fn route(&self, route: u32) -> (&str, bool) {
-        let path = match self.data.paths.get(route as usize) {
-            Some(Some(path)) => path,
+        let label = match self.labels.get(route as usize) {
+            Some(Some(label)) => label,
             Some(None) if self.fallback == Some(route) => "(fallback)",
-            Some(None) => "(none)",
-            None => "",
+            _ => "(none)",
         };
-        (path, self.routes.get(route as usize).is_some_and(|route| route.is_async()))
+        (label, self.routes.get(route as usize).is_some_and(|route| route.is_async()))
     }
 }
 

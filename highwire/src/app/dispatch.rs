@@ -6,11 +6,12 @@ use crate::app::shared::Shared;
 use crate::handler::Endpoint;
 use crate::message::dot_segments::{has_dot_segment, resolve_dot_segments};
 use crate::message::request::{Locals, Request};
+use crate::middleware::wrap;
 use crate::router::{Captures, Found};
 use crate::templates::{self, Templates};
 use crate::{Params, Response, StatusCode};
 use highwire_engine::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
-use highwire_engine::{Begin, MakeService, Outcome, Service};
+use highwire_engine::{Begin, Cause, MakeService, Outcome, Service};
 use highwire_proto::{Form, Head, Method};
 use http::{HeaderValue, header};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -109,12 +110,16 @@ impl Service for Dispatcher {
             missed: &mut self.missed,
             task,
         };
-        self.endpoints[route as usize].call(&mut request, answer)
+        let outcome = self.endpoints[route as usize].call(&mut request, answer);
+        self.log_caught(route);
+        outcome
     }
 
     fn poll(&mut self, (route, place): (u32, u32), cx: &mut Context<'_>) -> Poll<Response> {
         let _templates = templates::enter(&self.templates[self.shared.app.scope(route)]);
-        self.endpoints[route as usize].poll(place, cx)
+        let polled = self.endpoints[route as usize].poll(place, cx);
+        self.log_caught(route);
+        polled
     }
 
     fn cancel(&mut self, (route, place): (u32, u32)) {
@@ -141,6 +146,11 @@ impl Service for Dispatcher {
         crate::form::remove_dropped();
     }
 
+    fn panicked(&self, route: Option<u32>, cause: &Cause) -> Response {
+        self.log_panic(route, cause);
+        self.error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error")
+    }
+
     fn error(&self, status: StatusCode, text: &str) -> Response {
         let _templates = templates::enter(&self.templates[0]);
         self.shared.app.error(status, text)
@@ -148,6 +158,20 @@ impl Service for Dispatcher {
 }
 
 impl Dispatcher {
+    /// Logs the panic that a middleware of this route has just caught, if there is one.
+    #[inline]
+    fn log_caught(&self, route: u32) {
+        if let Some(cause) = wrap::take_caught() {
+            self.log_panic(Some(route), &cause);
+        }
+    }
+
+    #[cold]
+    fn log_panic(&self, route: Option<u32>, cause: &Cause) {
+        let route = route.map(|route| self.app.route(route).0);
+        highwire_engine::log!(Panic, error, route, "a handler or middleware panicked: {cause}");
+    }
+
     fn new(app: Arc<BuiltApp>, engine: Arc<highwire_engine::Shared>) -> Dispatcher {
         Dispatcher {
             endpoints: app.routes.iter().map(|route| route.clone().endpoint()).collect(),
@@ -264,7 +288,7 @@ impl Dispatcher {
         };
         match catch_unwind(AssertUnwindSafe(|| request.not_found())) {
             Ok(response) => response,
-            Err(_) => self.panicked(),
+            Err(payload) => self.panicked(None, &Cause::of(payload)),
         }
     }
 }

@@ -434,6 +434,7 @@ impl App {
         let mut routes: Vec<Arc<dyn Route>> = Vec::new();
         let (mut names, mut scopes) = (Vec::new(), Vec::new());
         let mut paths: Vec<Option<Arc<str>>> = Vec::new();
+        let mut labels = Vec::new();
         let first_missed = self.routes.len();
         let (states, kinds) = (self.scopes.resolve(), self.scopes.local_kinds());
         let check =
@@ -457,12 +458,14 @@ impl App {
             scopes.push(registered.scope);
             names.push(pattern.names());
             paths.push(Some(registered.path.into()));
+            labels.push(Some(called));
         }
         let mut without_path = |route, scope| {
             routes.push(route);
             scopes.push(scope);
             names.push(Vec::new());
             paths.push(None);
+            labels.push(None);
             routes.len() as u32 - 1
         };
         for (route, scope) in self.misses {
@@ -490,6 +493,7 @@ impl App {
             values: self.scopes,
             https: self.https,
             on_wait: self.on_wait,
+            labels,
         };
         Ok((app, self.config))
     }

@@ -45,7 +45,7 @@ mod security;
 mod timeout;
 mod trace;
 mod wait;
-mod wrap;
+pub(crate) mod wrap;
 
 use crate::{IntoResponse, Request, Response};
 use std::sync::Arc;

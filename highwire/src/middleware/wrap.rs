@@ -7,12 +7,25 @@ use crate::handler::{Endpoint, Route};
 use crate::message::provided::Provided;
 use crate::message::request::{BodyUse, Request};
 use crate::{Response, StatusCode};
-use highwire_engine::Outcome;
 use highwire_engine::reply::Awaited;
-use std::cell::RefCell;
+use highwire_engine::{Cause, Outcome};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+
+thread_local! {
+    /// The last panic that a middleware of this thread has caught, and true if there is one.
+    static CAUGHT: Cell<Option<Cause>> = const { Cell::new(None) };
+    static HAS_CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Takes the panic that a middleware has caught since the last call.
+#[inline]
+pub(crate) fn take_caught() -> Option<Cause> {
+    if HAS_CAUGHT.replace(false) { CAUGHT.take() } else { None }
+}
 
 /// A middleware of any type, in the form that apps and handlers store.
 pub(crate) trait Layer: Send + Sync {
@@ -90,8 +103,11 @@ impl<T> Places<T> {
 }
 
 impl<M: Middleware> WrappedEndpoint<M> {
-    fn panicked(&self) -> Response {
-        highwire_engine::log!(Panic, error, "a handler or middleware panicked");
+    /// Returns the response to a request whose handler or inner middleware has panicked. The app's service logs it, because it
+    /// knows the route.
+    fn panicked(&self, payload: Box<dyn Any + Send>) -> Response {
+        CAUGHT.set(Some(Cause::of(payload)));
+        HAS_CAUGHT.set(true);
         let (status, text) = (StatusCode::INTERNAL_SERVER_ERROR, "internal server error");
         match &self.route.on_error {
             Some(handler) => handler(status, text),
@@ -103,13 +119,13 @@ impl<M: Middleware> WrappedEndpoint<M> {
     /// endpoint's future.
     fn look(&self, waiting: &mut Waiting<M::State>, cx: &mut Context<'_>) -> Poll<Response> {
         let taken = catch_unwind(AssertUnwindSafe(|| waiting.reply.as_ref().and_then(|slot| slot.take())));
-        if let Some(response) = taken.unwrap_or_else(|_| Some(self.panicked())) {
+        if let Some(response) = taken.unwrap_or_else(|payload| Some(self.panicked(payload))) {
             self.give_up(waiting);
             return Poll::Ready(response);
         }
         if let Some(place) = waiting.place {
             let poll = catch_unwind(AssertUnwindSafe(|| self.inner.poll(place, cx)));
-            if let Poll::Ready(response) = poll.unwrap_or_else(|_| Poll::Ready(self.panicked())) {
+            if let Poll::Ready(response) = poll.unwrap_or_else(|payload| Poll::Ready(self.panicked(payload))) {
                 waiting.place = None;
                 // A handler that took a `Reply` answers only through that `Reply`; the handler's own result is ignored.
                 if waiting.reply.as_ref().is_none_or(Awaited::is_waived) {
@@ -124,7 +140,7 @@ impl<M: Middleware> WrappedEndpoint<M> {
     /// handler.
     fn pending(&self, waiting: &mut Waiting<M::State>, cx: &mut Context<'_>) -> Poll<Response> {
         let asked = catch_unwind(AssertUnwindSafe(|| self.route.middleware.pending(&mut waiting.state, cx)));
-        let asked = asked.unwrap_or_else(|_| Poll::Ready(self.panicked()));
+        let asked = asked.unwrap_or_else(|payload| Poll::Ready(self.panicked(payload)));
         if asked.is_ready() {
             self.give_up(waiting);
         }
@@ -150,9 +166,9 @@ impl<M: Middleware> Endpoint for WrappedEndpoint<M> {
             }
         };
         let called = catch_unwind(AssertUnwindSafe(|| self.inner.call(request, answer)));
-        let outcome = called.unwrap_or_else(|_| {
+        let outcome = called.unwrap_or_else(|payload| {
             request.hooks.reply = None;
-            *answer = Some(self.panicked());
+            *answer = Some(self.panicked(payload));
             Outcome::Ready
         });
         let reply = request.hooks.reply.take();

@@ -37,6 +37,7 @@ mod app {
     mod http2_crowded;
     #[cfg(feature = "tls")]
     mod http2_versions;
+    mod logged_panics;
     mod middleware;
     mod middleware_ready;
     mod nested;

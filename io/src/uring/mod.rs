@@ -130,6 +130,8 @@ pub struct Uring {
     nest: Option<Nest>,
     /// The eventfd that the ring signals on completions, if a foreign loop waits for this driver.
     signal: Option<Notifier>,
+    /// True if the ring signals it: while the loop waits, and not in a turn.
+    signals: bool,
     notifier: Notifier,
     clock: RealClock,
     now: Instant,
@@ -171,6 +173,7 @@ impl Uring {
             watches: Watches::default(),
             nest: None,
             signal: None,
+            signals: false,
             notifier: Notifier::new()?,
             clock,
             now: clock.now(),
@@ -440,7 +443,7 @@ impl Driver for Uring {
                 let signal = Notifier::new()?;
                 self.ring.submitter().register_eventfd(signal.descriptor())?;
                 let nest = Nest::new(signal.descriptor(), &self.notifier)?;
-                self.signal = Some(signal);
+                (self.signal, self.signals) = (Some(signal), true);
                 nest
             }
         };
@@ -451,7 +454,9 @@ impl Driver for Uring {
         self.check()?;
         self.ring.submit()?;
         let waits = !(self.starved.is_empty() && self.interrupted.is_empty());
-        let at_once = self.ring.has_completions() || waits || self.has_reports() || !self.entries.is_empty();
+        self.signals = self.signal.is_some();
+        let has_completed = if self.signals { self.ring.begin_signals() } else { self.ring.has_completions() };
+        let at_once = has_completed || waits || self.has_reports() || !self.entries.is_empty();
         let until = if at_once { Some(Instant::default()) } else { until };
         let linger = self.lingering.first().map(|&(_, since)| since + limit::LINGER);
         let until = until.into_iter().chain(linger).min();
@@ -522,7 +527,10 @@ impl Uring {
             self.watch_notifier();
         }
         self.turns = self.turns.wrapping_add(1);
-        if let Some(signal) = &self.signal {
+        if std::mem::take(&mut self.signals)
+            && let Some(signal) = &self.signal
+        {
+            self.ring.end_signals();
             signal.acknowledge();
         }
         if !self.starved.is_empty() {

@@ -4,6 +4,7 @@ use crate::limit;
 use io_uring::{EnterFlags, IoUring, squeue, types};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 /// The most attempts to submit entries that the kernel refuses, for example for lack of memory. After them, the turn
@@ -42,7 +43,7 @@ impl Ring {
         let build = |no_array: bool| {
             let mut builder = IoUring::builder();
             builder.setup_cqsize(limit::RING_COMPLETIONS).setup_clamp().setup_submit_all();
-            builder.setup_single_issuer().setup_defer_taskrun().setup_r_disabled();
+            builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_r_disabled();
             if no_array {
                 builder.setup_no_sqarray();
             }
@@ -89,12 +90,29 @@ impl Ring {
 
     /// Submits the queued entries.
     pub(super) fn submit(&mut self) -> io::Result<()> {
+        if self.ring.submission().is_empty() {
+            return Ok(());
+        }
         match self.ring.submit() {
             Ok(_) => Ok(()),
             // The next turn submits again.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Lets the kernel signal the ring's eventfd from now on. Returns true if something has completed before, of which there may
+    /// be no signal.
+    pub(super) fn begin_signals(&mut self) -> bool {
+        self.ring.completion().enable_eventfd();
+        // The kernel sets its flag before it looks whether signals are wanted.
+        fence(Ordering::SeqCst);
+        self.has_completions() || self.ring.submission().taskrun()
+    }
+
+    /// Stops the signals, which a turn does not need.
+    pub(super) fn end_signals(&mut self) {
+        self.ring.completion().disable_eventfd();
     }
 
     pub(super) fn has_completions(&mut self) -> bool {

@@ -212,7 +212,9 @@ fn the_bytes_of_an_upgrade_are_streams_of_tokio() {
         }
         let handle = start(app(), engine);
         let mut stream = http1::connect(&handle.addresses()[0]);
-        stream.write_all(b"GET /echo HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n").expect("sent");
+        stream
+            .write_all(b"GET /echo HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
+            .expect("sent");
         let sent: Vec<u8> = (0..200_000).map(|at| (at % 251) as u8).collect();
         let mut writing = stream.try_clone().expect("a clone");
         let received = thread::scope(|scope| {
