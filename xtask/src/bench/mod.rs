@@ -4,6 +4,7 @@
 
 mod bindings;
 mod clients;
+mod database;
 mod folder;
 mod idle;
 mod memory;
@@ -37,6 +38,7 @@ Usage: cargo xtask bench http   [--scenario NAME]... [--peers NAME,... | --again
        cargo xtask bench proxies [--rounds N] [--seconds S]
        cargo xtask bench bindings [--rounds N] [--seconds S]
        cargo xtask bench python [--rounds N] [--seconds S]
+       cargo xtask bench database [--rounds N] [--seconds S]
        cargo xtask bench --list
 
   http     runs the scenarios; writes bench/http.md
@@ -46,6 +48,7 @@ Usage: cargo xtask bench http   [--scenario NAME]... [--peers NAME,... | --again
   proxies  compares reverse proxies: Highwire, nginx and HAProxy; writes bench/proxies.md
   bindings compares a hello in C and other languages with that in Rust, and allocators; writes bench/bindings.md
   python   compares servers of Python applications: Highwire, granian, uvicorn and FastPySGI; writes bench/python.md
+  database compares handlers with queries to PostgreSQL and Redis on axum and Highwire; writes bench/database.md
 
 Options:
   --rounds N        number of rounds; each runs every server once, in rotated order (default 5)
@@ -103,12 +106,13 @@ type Prepare = fn(&Path) -> Result<()>;
 type Compare = fn(&Path, &Plan) -> Result<()>;
 
 /// The comparisons that have no choices.
-const PAGES: [(&str, Prepare, Compare); 5] = [
+const PAGES: [(&str, Prepare, Compare); 6] = [
     ("models", |root| prepare(root, &[], &Rivals::Peers(&[])), models::run),
     ("clients", clients::prepare, clients::run),
     ("proxies", proxies::prepare, proxies::run),
     ("bindings", bindings::prepare, bindings::run),
     ("python", python::prepare, python::run),
+    ("database", database::prepare, database::run),
 ];
 
 pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
