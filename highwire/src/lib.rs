@@ -33,6 +33,7 @@
 //! | `nats`, `redis` | `topics::Nats`, `topics::Redis`: topics that several machines share |
 //! | `templates` | `templates`: pages from templates in the language of Jinja2 |
 //! | `tower` | `tower`: axum routers and other tower services inside an app, or an app inside them; the client on tokio, as a service, and to an app of the same process |
+//! | `axum` | with `tower::serve`, axum's `ConnectInfo`; includes `hyper`, `tokio` and `tower` |
 //! | `hyper` | such services can take over a connection through hyper's upgrades; axum's WebSocket needs this and `tokio` |
 //! | `tokio` | each worker runs inside a tokio runtime of its thread, for libraries that need one; raw streams are tokio's `AsyncRead` and `AsyncWrite` |
 #![forbid(unsafe_code)]

@@ -119,6 +119,19 @@ impl Listener {
         listener.map_err(named)
     }
 
+    /// Takes over a socket that listens already, and sets the options that accepted connections inherit from it.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub fn from_std(listener: std::net::TcpListener, options: &Options) -> io::Result<Listener> {
+        let address = Address::Tcp(listener.local_addr()?);
+        listener.set_nonblocking(true)?;
+        let socket = socket2::Socket::from(listener);
+        options.set_on(&socket)?;
+        let (acceptor, is_shared) = (system::acceptor(socket), Cell::new(false));
+        Ok(Listener { acceptor, address, path: None, is_inherited: false, is_shared })
+    }
+
     /// Returns the listeners that a service manager has passed to this process (`LISTEN_FDS`, `LISTEN_PID`):
     /// descriptors from 3 on, each with its name (`LISTEN_FDNAMES`), which may be empty. The result is empty if there are
     /// none. Call this once, because the listeners own the descriptors.

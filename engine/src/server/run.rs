@@ -386,9 +386,9 @@ impl<M: MakeService> Server<M> {
                     Worker::new(&*service, shared, runtime, share, listener_setups, tokio)
                 });
                 match worker {
-                    Ok(mut worker) => {
+                    Ok(worker) => {
                         if tell.send(Ok(worker.remote())).is_ok() {
-                            return worker.run();
+                            return worker.run_to_the_end();
                         }
                         Ok(())
                     }

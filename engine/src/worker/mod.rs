@@ -222,6 +222,15 @@ impl<D: Driver, S: Service> Worker<D, S> {
         self.tokio.clone().run(self)
     }
 
+    /// Runs turns until the worker has stopped, and drops it.
+    pub(crate) fn run_to_the_end(mut self) -> Result<()> {
+        let ran = self.run();
+        let tokio = self.tokio.clone();
+        drop(self);
+        tokio.finish();
+        ran
+    }
+
     /// Runs turns that wait until the worker has stopped.
     pub(crate) fn run_alone(&mut self) -> Result<()> {
         while !self.step(None)? {}

@@ -27,4 +27,6 @@ impl Tokio {
     pub(crate) fn run<D: Driver, S: Service>(&self, worker: &mut Worker<D, S>) -> Result<()> {
         worker.run_alone()
     }
+
+    pub(crate) fn finish(&self) {}
 }

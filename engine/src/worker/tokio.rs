@@ -17,9 +17,13 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 use tokio::runtime::{Builder, EnterGuard, LocalOptions, LocalRuntime};
 use tokio::task::coop::unconstrained;
+use tokio::task::yield_now;
 
 /// The most turns of a busy worker before tokio's own tasks and sockets have theirs.
 const TURNS: usize = 4;
+
+/// How many times tokio's own tasks that are woken may still run when the worker has ended.
+const LAST_TICKS: usize = 64;
 
 /// The tokio runtime of a worker.
 #[derive(Clone)]
@@ -99,6 +103,21 @@ impl Tokio {
             }
             Tokio::Own(own) => own.runtime().block_on(run_inside(worker)),
         }
+    }
+}
+
+impl Tokio {
+    /// Lets tokio's own tasks on this thread see that the worker has ended. They are dropped after that.
+    pub(crate) fn finish(&self) {
+        let Tokio::Own(own) = self else { return };
+        own.runtime().block_on(async {
+            for _ in 0..LAST_TICKS {
+                if own.runtime().metrics().num_alive_tasks() == 0 {
+                    return;
+                }
+                yield_now().await;
+            }
+        });
     }
 }
 

@@ -10,6 +10,7 @@ use futures_core::Stream;
 use highwire_engine::body::{Body, BodyError, BodyStream, BoxError};
 use highwire_engine::call::Reader;
 use highwire_engine::response::{Content, Streamed};
+use http::header;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -50,7 +51,8 @@ where
             let mut parts = parts;
             let offer = super::upgrade::offer(&mut parts, &upgrade);
             let is_head = parts.method == http::Method::HEAD;
-            let request = http::Request::from_parts(parts, cross(body));
+            let length = announced_length(&parts.headers);
+            let request = http::Request::from_parts(parts, cross(body, length));
             let answer = match poll_fn(|cx| service.poll_ready(cx)).await {
                 Ok(()) => service.call(request).await,
                 Err(error) => Err(error),
@@ -106,16 +108,25 @@ impl FromRequest for Parts {
 #[derive(Debug)]
 pub struct Incoming {
     reader: Reader<BodyError>,
+    /// The number of bytes that are still to come, if it is known.
+    left: Option<u64>,
+}
+
+/// Returns the length that a request announces. A body with a coding may be decoded on its way.
+fn announced_length(headers: &HeaderMap) -> Option<u64> {
+    let length = headers.get(header::CONTENT_LENGTH).filter(|_| !headers.contains_key(header::CONTENT_ENCODING))?;
+    length.to_str().ok()?.parse().ok()
 }
 
 /// Passes a body to the service. The rest of it stays with the connection, which is charged for it and stops receiving at
 /// the connection's limit.
-fn cross(body: Body) -> Incoming {
+fn cross(body: Body, length: Option<u64>) -> Incoming {
     if body.is_empty() {
-        return Incoming { reader: empty() };
+        return Incoming { reader: empty(), left: Some(0) };
     }
     let trailers = |body: &Body| body.trailers().into_iter().collect();
-    Incoming { reader: send_across(body, |body, cx| Pin::new(body).poll_next(cx), trailers) }
+    let reader = send_across(body, |body, cx| Pin::new(body).poll_next(cx), trailers);
+    Incoming { reader, left: length }
 }
 
 impl HttpBody for Incoming {
@@ -123,7 +134,11 @@ impl HttpBody for Incoming {
     type Error = BodyError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        Pin::new(&mut self.reader).poll_frame(cx)
+        let frame = Pin::new(&mut self.reader).poll_frame(cx);
+        if let (Some(left), Poll::Ready(Some(Ok(frame)))) = (&mut self.left, &frame) {
+            *left = left.saturating_sub(frame.data_ref().map_or(0, |data| data.len() as u64));
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
@@ -131,7 +146,7 @@ impl HttpBody for Incoming {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.reader.size_hint()
+        self.left.map_or_else(|| self.reader.size_hint(), SizeHint::with_exact)
     }
 }
 
@@ -142,8 +157,7 @@ where
     B::Error: Into<BoxError>,
 {
     let (parts, body) = answer.into_parts();
-    let announced = parts.headers.get(http::header::CONTENT_LENGTH);
-    let announced = announced.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let announced = announced_length(&parts.headers);
     let mut response = Response::new(parts.status);
     let mut last = None;
     for (name, value) in parts.headers {
@@ -186,7 +200,7 @@ mod tests {
     fn a_body_is_taken_as_far_as_its_service_asks_for_it_and_goes_with_the_services_end_of_it() {
         let handler = async || {
             let arriving = Rc::new(RefCell::new(Arriving::new(Waker::noop().clone())));
-            let mut incoming = cross(Body::new(arriving.clone()));
+            let mut incoming = cross(Body::new(arriving.clone()), None);
             arriving.borrow_mut().push(&[1; 5000]);
             arriving.borrow_mut().push(&[2; 5000]);
             let mut seen = Vec::new();

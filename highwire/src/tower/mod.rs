@@ -12,7 +12,7 @@
 //! # let _ = app;
 //! ```
 //!
-//! [`into_service`] turns an app into a service, for use in axum, hyper or tonic, and behind layers:
+//! [`serve`] serves such a router alone, in place of `axum::serve`. [`into_service`] turns an app into a service, for use in axum, hyper or tonic, and behind layers:
 //!
 //! ```
 //! use axum::Router;
@@ -33,9 +33,11 @@ mod app;
 pub(crate) mod bodies;
 mod client;
 mod handler;
+mod serve;
 #[cfg_attr(not(feature = "hyper"), path = "no_upgrade.rs")]
 mod upgrade;
 
 pub use app::{AppService, into_service};
 pub use handler::{Incoming, Parts, service};
 pub use highwire_engine::call::{CROSSING_BYTES, ResponseBody, ResponseFuture};
+pub use serve::{Connection, IntoListener, OfConnections, OfRequests, ServeFuture, ServeService, Served, serve};

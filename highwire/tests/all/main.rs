@@ -126,6 +126,8 @@ mod tower {
     mod bodies;
     #[cfg(feature = "tower")]
     mod layers;
+    #[cfg(all(feature = "axum", feature = "json"))]
+    mod serve;
     #[cfg(all(feature = "hyper", feature = "tokio"))]
     mod upgrade;
 }

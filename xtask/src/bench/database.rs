@@ -35,7 +35,12 @@ const TASKS: &[Task] = &[
     Task { name: "hello", what: "no query, 64 connections, one worker", path: "/hello", workers: 1 },
     Task { name: "ping", what: "a PING to Redis, 64 connections, one worker", path: "/ping", workers: 1 },
     Task { name: "row", what: "a SELECT of one row, 64 connections, one worker", path: "/row", workers: 1 },
-    Task { name: "row of two workers", what: "a SELECT of one row, 64 connections, two workers", path: "/row", workers: 2 },
+    Task {
+        name: "row of two workers",
+        what: "a SELECT of one row, 64 connections, two workers",
+        path: "/row",
+        workers: 2,
+    },
 ];
 
 fn server(name: &str, program: &str, workers: u16) -> Server {

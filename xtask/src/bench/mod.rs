@@ -177,7 +177,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
             }
         }
         _ => Err(Error::Usage(
-            "`bench` needs `http`, `models`, `clients`, `proxies`, `bindings` or `python`; see `cargo xtask bench --help`".into(),
+            "`bench` needs `http`, `models`, `clients`, `proxies`, `bindings`, `python` or `database`; see `cargo xtask bench --help`".into(),
         )),
     }
 }
