@@ -6,16 +6,17 @@ use super::request::Request;
 use super::response::{Body as ResponseBody, Response};
 use super::{Client, url};
 use crate::HeaderMap;
-use crate::tower::bodies::streamed;
+use crate::tower::bodies::content;
 use bytes::{Buf, Bytes};
 use highwire_engine::body::BoxError;
+use highwire_engine::response::Content;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 impl Request {
-    /// Creates a request from one of `http`, whose URI must be absolute. A body of at most 64 KiB that is complete at
+    /// Creates a request from one of `http`, whose URI must be absolute. A body that is complete at
     /// once, such as a `String`, is kept for retries and redirects; any other body is sent in parts, and its length is
     /// announced if it is known.
     ///
@@ -28,68 +29,15 @@ impl Request {
         let (parts, body) = request.into_parts();
         let mut request = Request::of(parts.method, url::parse(&parts.uri.to_string())?);
         request.fields.extend(parts.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
-        let length = body.size_hint().exact().filter(|length| *length <= KEPT_BYTES);
-        let mut body = Begun { first: None, rest: Box::pin(body) };
-        if let Some(whole) = length.and_then(|length| body.take_whole(length)) {
-            request.body = whole.into();
-        } else if !body.is_end_stream() {
-            request.body = Body::streamed(streamed(body));
-        }
+        request.body = match content(body) {
+            // The bytes are there for another attempt.
+            Content::Bytes(bytes) => bytes.into(),
+            Content::Stream(streamed) => Body::streamed(*streamed),
+            Content::Switch(_) => Body::default(),
+        };
         Ok(request)
     }
 }
-
-/// The most bytes of a body that are kept for another attempt.
-const KEPT_BYTES: u64 = 64 * 1024;
-
-/// A body whose first frame may have been polled already.
-struct Begun<B: HttpBody> {
-    first: Option<Result<Frame<Bytes>, B::Error>>,
-    rest: Pin<Box<B>>,
-}
-
-impl<B: HttpBody<Data: Buf>> Begun<B> {
-    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let frame = self.rest.as_mut().poll_frame(cx);
-        frame.map_ok(|frame| frame.map_data(|mut data| data.copy_to_bytes(data.remaining())))
-    }
-
-    /// Returns the whole body of `length` bytes, if its first frame is there and has all of them.
-    fn take_whole(&mut self, length: u64) -> Option<Bytes> {
-        if length == 0 && self.rest.is_end_stream() {
-            return Some(Bytes::new());
-        }
-        let Poll::Ready(Some(first)) = self.poll_rest(&mut Context::from_waker(Waker::noop())) else { return None };
-        let data = first.as_ref().ok().and_then(|frame| frame.data_ref()).cloned();
-        self.first = Some(first);
-        data.filter(|data| data.len() as u64 == length && self.rest.is_end_stream())
-    }
-}
-
-impl<B: HttpBody<Data: Buf>> HttpBody for Begun<B> {
-    type Data = Bytes;
-    type Error = B::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        match self.first.take() {
-            Some(first) => Poll::Ready(Some(first)),
-            None => self.poll_rest(cx),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.first.is_none() && self.rest.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let first = self.first.as_ref().and_then(|first| first.as_ref().ok()?.data_ref());
-        let first = first.map_or(0, |data| data.len() as u64);
-        self.rest.size_hint().exact().map_or_else(SizeHint::default, |rest| SizeHint::with_exact(first + rest))
-    }
-}
-
-/// The first frame is never pinned, so it may move.
-impl<B: HttpBody> Unpin for Begun<B> {}
 
 impl Response {
     /// Returns the response as one of `http`. The figures of the request are an extension ([`Stats`](super::Stats)).

@@ -5,13 +5,13 @@ use bytes::{Buf, Bytes};
 use futures_core::Stream;
 use highwire_engine::body::{BodyError, BodyStream, BoxError, Trailers};
 use highwire_engine::call::{Reader, ReaderGone, crossing};
-use highwire_engine::response::Streamed;
+use highwire_engine::response::{Content, Streamed};
 use http_body::Body;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 /// Returns the reading end of a body without bytes.
 pub(crate) fn empty<E: From<BodyError>>() -> Reader<E> {
@@ -47,15 +47,37 @@ pub(crate) fn send_across<B: 'static, E: From<BodyError> + 'static>(
     reader
 }
 
-/// Returns a body of a service as one that the engine sends. It has trailers only if its length is unknown.
-pub(crate) fn streamed<B>(body: B) -> Streamed
+/// Returns a body of a service as one that the engine sends. A body that is there as a whole needs no stream.
+pub(crate) fn content<B>(body: B) -> Content
 where
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
+    if body.is_end_stream() {
+        return Content::Bytes(Bytes::new());
+    }
     let length = body.size_hint().exact();
-    let trailers = Rc::new(RefCell::new(HeaderMap::new()));
-    let body = BodyStream::new(Outgoing { body: Box::pin(body), trailers: trailers.clone() });
+    let mut outgoing = Outgoing { body: Box::pin(body), first: None, trailers: Rc::default() };
+    if let Some(length) = length {
+        // The engine polls again with the task's waker if the body is not ready.
+        let mut cx = Context::from_waker(Waker::noop());
+        match Pin::new(&mut outgoing).poll_next(&mut cx) {
+            Poll::Ready(Some(Ok(bytes))) if bytes.len() as u64 == length => return Content::Bytes(bytes),
+            Poll::Ready(Some(part)) => outgoing.first = Some(part),
+            Poll::Ready(None) | Poll::Pending => {}
+        }
+    }
+    Content::Stream(Box::new(streamed(outgoing, length)))
+}
+
+/// Returns a stream that the engine sends. It has trailers only if its length is unknown.
+fn streamed<B>(outgoing: Outgoing<B>, length: Option<u64>) -> Streamed
+where
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    let trailers = outgoing.trailers.clone();
+    let body = BodyStream::new(outgoing);
     let make = move || {
         let mut last = None;
         let fields = trailers.take().into_iter();
@@ -72,6 +94,8 @@ where
 /// A service's body as a stream of its parts. Collects the trailers, which are sent after a stream of unknown length.
 struct Outgoing<B> {
     body: Pin<Box<B>>,
+    /// The part that was taken before the stream began.
+    first: Option<Result<Bytes, BoxError>>,
     trailers: Rc<RefCell<HeaderMap>>,
 }
 
@@ -82,6 +106,9 @@ where
 {
     type Item = Result<Bytes, BoxError>;
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(first));
+        }
         loop {
             let frame = match self.body.as_mut().poll_frame(cx) {
                 Poll::Pending => return Poll::Pending,

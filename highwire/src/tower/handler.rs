@@ -1,7 +1,7 @@
 //! Services as handlers. The service reads the request's body through a channel, and its response is converted to a
 //! [`Response`].
 
-use super::bodies::{empty, send_across, streamed};
+use super::bodies::{content, empty, send_across};
 use crate::handler::{Async, Handler};
 use crate::message::request::{FromRequest, Request};
 use crate::{HeaderMap, Response, StatusCode, Upgrade};
@@ -175,7 +175,7 @@ where
         return response;
     }
     if !body.is_end_stream() {
-        *response.content_mut() = Content::Stream(Box::new(streamed(body)));
+        *response.content_mut() = content(body);
     }
     response
 }

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 const OUTPUT: &str = "bench/database.md";
 
 const OPENING: &str = "\
-# Handlers with queries to databases side by side
+# Queries to databases, and the same router, on axum and on Highwire
 
 `cargo xtask bench database` made this page. Each figure is the median of the rounds, with the smallest and the largest. The servers
 run the same queries by the same library, sqlx or a socket of tokio, with a pool of 32 connections (bench/peers/database). With one
@@ -22,6 +22,9 @@ server's own, without that of the databases. The first server ran twice; ignore 
 
 const POSTGRESQL_PORT: u16 = FIRST_PORT - 2;
 const REDIS_PORT: u16 = FIRST_PORT - 3;
+
+/// The body of a request with JSON.
+const ORDER: &str = "bench/scripts/order.json";
 
 /// What the clients request.
 struct Task {
@@ -125,6 +128,25 @@ pub(super) fn run(root: &Path, plan: &Plan) -> Result<()> {
     let _postgresql = Postgresql::start(root)?;
     let _redis = run::start(root, &Server::new("redis", &redis, None), REDIS_PORT)?;
     let mut comparison = Comparison::new(root, plan, OUTPUT, OPENING);
+    let routers = [("axum::serve", "axum"), ("axum::serve again", "axum"), ("tower::serve", "highwire")];
+    let routers = routers.map(|(name, program)| {
+        Server::new(name, &format!("bench/peers/target/release/router-{program} PORT"), Some("0"))
+    });
+    for (name, what, path, drive) in [
+        ("router hello", "a router of axum, 64 connections, one worker", "/hello", None),
+        (
+            "router JSON",
+            "a router of axum that parses and writes JSON, 64 connections, one worker",
+            "/json",
+            Some(ORDER),
+        ),
+    ] {
+        let drive = match drive {
+            None => Drive::Closed { connections: 64, depth: 1, headers: false, seconds: plan.seconds },
+            Some(file) => Drive::Post { connections: 64, file, seconds: plan.seconds },
+        };
+        comparison.add(name, what, "server", &routers, path, drive, "Servers", run::measure)?;
+    }
     for task in TASKS {
         let servers = [("axum", "axum"), ("axum again", "axum"), ("highwire", "highwire")]
             .map(|(name, program)| server(name, program, task.workers));

@@ -1,5 +1,7 @@
 //! The queries of `cargo xtask bench database`, which both servers make in the same way.
 
+pub mod router;
+
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use std::env;
 use std::sync::Mutex;
