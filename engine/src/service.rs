@@ -1,5 +1,6 @@
 //! The contract between the engine and the service that answers its requests.
 
+use crate::body::BoxError;
 use crate::message::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
 use crate::message::response::Response;
 use crate::runtime::panics::Cause;
@@ -7,6 +8,8 @@ use crate::runtime::rate_limited;
 use crate::server::shared::Shared;
 use highwire_proto::Head;
 use http::{HeaderValue, StatusCode};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -181,6 +184,9 @@ impl<S: Service + ?Sized> Service for Box<S> {
     }
 }
 
+/// What [`MakeService::on_start`] and [`MakeService::on_stop`] return.
+pub type Hook = Pin<Box<dyn Future<Output = Result<(), BoxError>>>>;
+
 /// Makes the service of each worker, on the worker's thread. With [`Engine::Threads`](crate::Engine::Threads), makes
 /// one for each connection, on the connection's thread.
 pub trait MakeService: Send + Sync + 'static {
@@ -189,6 +195,18 @@ pub trait MakeService: Send + Sync + 'static {
 
     /// Makes a service. `shared` has the settings and the blocking pool of the server.
     fn make(&self, shared: &Arc<Shared>) -> Self::Service;
+
+    /// Returns what the first worker of a server does before the server accepts connections. If it fails, the server does not start.
+    /// Called once, on that worker.
+    fn on_start(&self) -> Option<Hook> {
+        None
+    }
+
+    /// Returns what the first worker does after all workers have ended their connections, for at most
+    /// [`Timeouts::shutdown`](crate::Timeouts::shutdown). Called once, on that worker.
+    fn on_stop(&self) -> Option<Hook> {
+        None
+    }
 
     /// Returns the name of a route, and true if its handler is async, for warnings about handlers that hold a worker.
     fn describe(&self, _route: u32) -> (&str, bool) {

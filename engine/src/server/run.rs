@@ -334,7 +334,9 @@ impl<M: MakeService> Server<M> {
     /// Returns an error if the worker cannot start.
     pub fn into_worker<D: Driver>(self, driver: D) -> Result<Worker<D, M::Service>> {
         let tokio = Tokio::background(&self.shared);
-        Worker::new(&*self.make, self.shared, driver, self.listeners, self.listener_setups, tokio)
+        let mut worker = Worker::new(&*self.make, self.shared, driver, tokio)?;
+        worker.listen(self.listeners, self.listener_setups)?;
+        Ok(worker)
     }
 
     /// Creates a worker with a driver that has a listener of its own, as the simulator has. `listen` has the options of
@@ -376,6 +378,7 @@ impl<M: MakeService> Server<M> {
                 (self.make.clone(), self.shared.clone(), self.listener_setups.clone());
             let (tell, told) = mpsc::channel();
             let run = move || {
+                let _running = Running::new(&shared);
                 if let Some(cpu) = cpu
                     && let Err(error) = highwire_io::affinity::pin(cpu)
                 {
@@ -383,12 +386,20 @@ impl<M: MakeService> Server<M> {
                 }
                 let worker = Runtime::new(engine).and_then(|runtime| {
                     let tokio = Tokio::own(&shared)?;
-                    Worker::new(&*service, shared, runtime, share, listener_setups, tokio)
+                    let mut worker = Worker::new(&*service, shared.clone(), runtime, tokio)?;
+                    if number == 0
+                        && let Some(hook) = service.on_start()
+                    {
+                        worker.block_on(hook)?.map_err(Error::Service)?;
+                    }
+                    worker.listen(share, listener_setups)?;
+                    Ok(worker)
                 });
                 match worker {
                     Ok(worker) => {
                         if tell.send(Ok(worker.remote())).is_ok() {
-                            return worker.run_to_the_end();
+                            let on_stop = (number == 0).then(|| service.on_stop()).flatten();
+                            return worker.run_to_the_end(on_stop);
                         }
                         Ok(())
                     }
@@ -415,11 +426,31 @@ impl<M: MakeService> Server<M> {
     }
 
     fn start_threads(self, handle: &mut Handle) -> Result<()> {
+        if self.make.on_start().is_some() || self.make.on_stop().is_some() {
+            let problem = "the engine `threads` has no worker for functions at the server's start or stop; choose another engine";
+            return Err(Error::Setting(problem.to_string()));
+        }
         let (make, shared, listeners) = (self.make, self.shared, self.listeners);
         handle.threads.push(spawn("highwire-accept".to_string(), move || {
             blocking::accept_for_threads(&make, &shared, &listeners)
         })?);
         Ok(())
+    }
+}
+
+/// Counts a worker's thread while it lives.
+struct Running<'s>(&'s Shared);
+
+impl Running<'_> {
+    fn new(shared: &Shared) -> Running<'_> {
+        shared.running.fetch_add(1, Ordering::AcqRel);
+        Running(shared)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

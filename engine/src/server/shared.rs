@@ -46,6 +46,8 @@ pub struct Shared {
     pub(crate) draining: AtomicBool,
     /// True when the server must end at once. Never reset.
     pub(crate) aborting: AtomicBool,
+    /// The number of workers' threads that have not ended.
+    pub(crate) running: AtomicUsize,
     /// The number of acceptors that may still hand connections to workers.
     pub(crate) acceptors: AtomicUsize,
     /// The second in which a worker last checked the files of the listeners' TLS configurations.
@@ -84,6 +86,7 @@ impl Shared {
             serves: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
+            running: AtomicUsize::new(0),
             acceptors: AtomicUsize::new(0),
             looked: AtomicU64::new(0),
             pool: OnceLock::new(),

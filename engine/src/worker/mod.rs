@@ -23,20 +23,22 @@ use crate::Result;
 use crate::runtime::context::Context;
 use crate::runtime::rate_limited;
 use crate::runtime::remote::Remote;
+use crate::runtime::time::{sleep, timeout};
 use crate::server::accept::CONNECTION_BYTES;
 use crate::server::listen::ListenerSetup;
 use crate::server::shared::Shared;
 use crate::server::stats::Stats;
-use crate::service::{MakeService, Service};
+use crate::service::{Hook, MakeService, Service};
 use crate::worker::calls::Calls;
 use highwire_io::wake::TaskInbox;
 use highwire_io::{Driver, Instant, Interest, Listener, Op, Queue, Sink, Waitable};
 use std::collections::HashMap;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{self, Poll};
+use std::time::Duration;
 
 /// An embedded worker returns to the host's loop after at most this many turns.
 const READY_TURNS: usize = 4;
@@ -80,13 +82,11 @@ impl<D: Driver, S: Service> std::fmt::Debug for Worker<D, S> {
 }
 
 impl<D: Driver, S: Service> Worker<D, S> {
-    /// Creates a worker that accepts connections from `listeners`.
+    /// Creates a worker without listeners.
     pub(crate) fn new(
         make: &impl MakeService<Service = S>,
         shared: Arc<Shared>,
-        mut driver: D,
-        listeners: Vec<Listener>,
-        listener_setups: Vec<ListenerSetup>,
+        driver: D,
         tokio: Tokio,
     ) -> Result<Worker<D, S>> {
         let own = tokio.clone();
@@ -102,13 +102,6 @@ impl<D: Driver, S: Service> Worker<D, S> {
         cx.stopwatch = driver.stopwatch();
         cx.begin(driver.now());
         cx.lines.refresh(driver.unix_nanoseconds() / NANOSECONDS);
-        let listeners =
-            listeners.into_iter().map(|listener| driver.listen(listener)).collect::<std::io::Result<Vec<_>>>()?;
-        let listener_setups =
-            if listener_setups.iter().all(ListenerSetup::is_plain) { Vec::new() } else { listener_setups };
-        if !listeners.is_empty() {
-            cx.shared.serves.store(true, std::sync::atomic::Ordering::Relaxed);
-        }
         let remote = Remote::new(notifier, cx.beat.clone());
         let calls = Calls::new(&remote);
         let state = WorkerState {
@@ -119,8 +112,8 @@ impl<D: Driver, S: Service> Worker<D, S> {
             attempts: HashMap::new(),
             last_attempt: 0,
             head: Default::default(),
-            listeners,
-            listener_setups,
+            listeners: Vec::new(),
+            listener_setups: Vec::new(),
             accept_again: None,
             tells_full: Instant::default(),
             woken: true,
@@ -136,6 +129,21 @@ impl<D: Driver, S: Service> Worker<D, S> {
             watched: Vec::new(),
         };
         Ok(Worker { driver, queue: Queue::new(), state, failed: false, tokio })
+    }
+
+    /// Accepts connections from `listeners`. Called once.
+    pub(crate) fn listen(&mut self, listeners: Vec<Listener>, listener_setups: Vec<ListenerSetup>) -> Result<()> {
+        let state = &mut self.state;
+        for listener in listeners {
+            state.listeners.push(self.driver.listen(listener)?);
+        }
+        if !listener_setups.iter().all(ListenerSetup::is_plain) {
+            state.listener_setups = listener_setups;
+        }
+        if !state.listeners.is_empty() {
+            state.cx.shared.serves.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     pub(crate) fn remote(&self) -> Arc<Remote> {
@@ -222,9 +230,14 @@ impl<D: Driver, S: Service> Worker<D, S> {
         self.tokio.clone().run(self)
     }
 
-    /// Runs turns until the worker has stopped, and drops it.
-    pub(crate) fn run_to_the_end(mut self) -> Result<()> {
+    /// Runs turns until the worker has stopped, then the hook, and drops the worker.
+    pub(crate) fn run_to_the_end(mut self, on_stop: Option<Hook>) -> Result<()> {
         let ran = self.run();
+        if let (Ok(()), Some(hook)) = (&ran, on_stop)
+            && let Err(error) = self.block_on(at_stop(hook, self.state.cx.shared.clone()))
+        {
+            tracing::error!(%error, "the worker failed while the server stopped");
+        }
         let tokio = self.tokio.clone();
         drop(self);
         tokio.finish();
@@ -233,7 +246,9 @@ impl<D: Driver, S: Service> Worker<D, S> {
 
     /// Runs turns that wait until the worker has stopped.
     pub(crate) fn run_alone(&mut self) -> Result<()> {
-        while !self.step(None)? {}
+        while !self.step(None)? {
+            self.forget_root();
+        }
         Ok(())
     }
 
@@ -249,22 +264,46 @@ impl<D: Driver, S: Service> Worker<D, S> {
     /// # Errors
     /// Returns an error if the driver fails, or if an earlier turn has failed.
     pub fn block_on<F: Future>(&mut self, future: F) -> Result<F::Output> {
-        let tokio = self.tokio.clone();
-        let _runtime = tokio.enter();
-        let context = self.state.cx.context.clone();
-        let (mut future, waker) = (pin!(future), context.root_waker());
+        self.tokio.clone().block_on(self, future)
+    }
+
+    /// Does what [`block_on`](Self::block_on) does, in turns that wait. The root's task must have been woken.
+    pub(crate) fn block_on_alone<F: Future>(&mut self, mut future: Pin<&mut F>) -> Result<F::Output> {
         // The connections may have been left alone for long, so their events come first.
         self.step(Some(Instant::default()))?;
-        context.set_root_woken(true);
         loop {
-            if context.is_root_woken() {
-                context.set_root_woken(false);
-                let _entered = context.clone().enter();
-                if let Poll::Ready(output) = future.as_mut().poll(&mut task::Context::from_waker(&waker)) {
-                    return Ok(output);
-                }
+            if let Some(output) = self.poll_root(future.as_mut()) {
+                return Ok(output);
             }
             self.step(None)?;
+        }
+    }
+
+    /// Forgets a late wake of the future of an earlier [`block_on`](Self::block_on), which would keep the worker busy.
+    pub(crate) fn forget_root(&self) {
+        self.state.cx.context.set_root_woken(false);
+    }
+
+    pub(crate) fn is_root_woken(&self) -> bool {
+        self.state.cx.context.is_root_woken()
+    }
+
+    /// Lets the future of [`block_on`](Self::block_on) be polled.
+    pub(crate) fn wake_root(&self) {
+        self.state.cx.context.set_root_woken(true);
+    }
+
+    /// Polls the future of [`block_on`](Self::block_on), if its task was woken.
+    pub(crate) fn poll_root<F: Future>(&mut self, future: Pin<&mut F>) -> Option<F::Output> {
+        let context = self.state.cx.context.clone();
+        if !context.is_root_woken() {
+            return None;
+        }
+        context.set_root_woken(false);
+        let (_entered, waker) = (context.enter(), context.root_waker());
+        match future.poll(&mut task::Context::from_waker(&waker)) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
         }
     }
 
@@ -286,6 +325,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
     pub fn turn_ready(&mut self) -> Result<bool> {
         let tokio = self.tokio.clone();
         let _runtime = tokio.enter();
+        self.forget_root();
         for _ in 0..READY_TURNS {
             match self.turn_once()? {
                 Turned::Stopped => return Ok(true),
@@ -307,7 +347,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
 
     /// Returns true if the next turn has something to do. If the completions of a turn have queued operations, the next turn
     /// must start them.
-    fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         !self.queue.ops.is_empty() || self.state.has_work()
     }
 
@@ -372,6 +412,23 @@ impl<D: Driver, S: Service> Worker<D, S> {
             }
         }
         self.state.calls.begin(&mut self.state.cx);
+    }
+}
+
+/// Waits until the other workers have ended, and then for the hook, in all for at most the time of a shutdown.
+async fn at_stop(hook: Hook, shared: Arc<Shared>) {
+    const GLANCE: Duration = Duration::from_millis(5);
+    let most = shared.config().timeouts.shutdown.max(Duration::from_secs(1));
+    let stopping = async {
+        while shared.running.load(Ordering::Acquire) > 1 {
+            sleep(GLANCE).await;
+        }
+        hook.await
+    };
+    match timeout(most, stopping).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::error!(%error, "the function for the server's stop failed"),
+        Err(_) => tracing::error!(?most, "the function for the server's stop took too long and was dropped"),
     }
 }
 

@@ -5,7 +5,9 @@ use crate::server::shared::Shared;
 use crate::service::Service;
 use crate::worker::Worker;
 use highwire_io::Driver;
+use std::future::Future;
 use std::marker::PhantomData;
+use std::pin::pin;
 use std::sync::Arc;
 
 #[derive(Clone)]
@@ -29,4 +31,13 @@ impl Tokio {
     }
 
     pub(crate) fn finish(&self) {}
+
+    pub(crate) fn block_on<D: Driver, S: Service, F: Future>(
+        &self,
+        worker: &mut Worker<D, S>,
+        future: F,
+    ) -> Result<F::Output> {
+        worker.wake_root();
+        worker.block_on_alone(pin!(future))
+    }
 }

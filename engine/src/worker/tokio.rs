@@ -8,8 +8,9 @@ use crate::service::Service;
 use crate::worker::{Turned, Worker};
 use highwire_io::wake;
 use highwire_io::{Driver, Waitable};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::os::fd::{AsRawFd, RawFd};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -101,7 +102,32 @@ impl Tokio {
                 let _entered = self.enter();
                 worker.run_alone()
             }
-            Tokio::Own(own) => own.runtime().block_on(run_inside(worker)),
+            Tokio::Own(own) => own.runtime().block_on(run_inside(worker, |worker, has_stopped| {
+                worker.forget_root();
+                has_stopped.then_some(())
+            })),
+        }
+    }
+
+    /// Runs a worker until `future` is ready.
+    ///
+    /// # Errors
+    /// Returns an error if the driver fails.
+    pub(crate) fn block_on<D: Driver, S: Service, F: Future>(
+        &self,
+        worker: &mut Worker<D, S>,
+        future: F,
+    ) -> Result<F::Output> {
+        let mut future = pin!(future);
+        worker.wake_root();
+        match self {
+            Tokio::Background(_) => {
+                let _entered = self.enter();
+                worker.block_on_alone(future)
+            }
+            Tokio::Own(own) => {
+                own.runtime().block_on(run_inside(worker, |worker, _| worker.poll_root(future.as_mut())))
+            }
         }
     }
 }
@@ -121,8 +147,12 @@ impl Tokio {
     }
 }
 
-/// Runs a worker as a future of its thread's runtime. While the worker has nothing to do, tokio waits for both.
-async fn run_inside<D: Driver, S: Service>(worker: &mut Worker<D, S>) -> Result<()> {
+/// Runs a worker as a future of its thread's runtime, until `end` returns a value after one of its turns. `end` learns whether the
+/// worker has stopped. While the worker has nothing to do, tokio waits for both.
+async fn run_inside<D: Driver, S: Service, T>(
+    worker: &mut Worker<D, S>,
+    mut end: impl FnMut(&mut Worker<D, S>, bool) -> Option<T>,
+) -> Result<T> {
     let descriptor = Descriptor(worker.descriptor()?);
     #[expect(
         deprecated,
@@ -132,40 +162,42 @@ async fn run_inside<D: Driver, S: Service>(worker: &mut Worker<D, S>) -> Result<
     // tokio's own tasks may use the worker, too, and wake its tasks without a lock.
     let _entered = worker.enter();
     // tokio would let sockets wait after a number of operations in one poll, which all handlers share here.
-    unconstrained(poll_fn(|cx| poll(worker, &descriptor, cx))).await
+    unconstrained(poll_fn(|cx| poll(worker, &descriptor, &mut end, cx))).await
 }
 
-fn poll<D: Driver, S: Service>(
+fn poll<D: Driver, S: Service, T>(
     worker: &mut Worker<D, S>,
     descriptor: &AsyncFd<Descriptor>,
+    end: &mut impl FnMut(&mut Worker<D, S>, bool) -> Option<T>,
     cx: &mut Context<'_>,
-) -> Poll<Result<()>> {
+) -> Poll<Result<T>> {
     wake::leave_wait();
     if let Poll::Ready(ready) = descriptor.poll_read_ready(cx) {
         // The turns see everything that has happened until now.
         ready?.clear_ready_matching(Ready::READABLE);
     }
     for _ in 0..TURNS {
-        match worker.turn_once()? {
-            Turned::Stopped => return Poll::Ready(Ok(())),
-            Turned::Busy => {}
-            Turned::Idle => {
-                worker.arm()?;
-                return match descriptor.poll_read_ready(cx) {
-                    Poll::Pending => {
-                        wake::begin_wait(cx.waker());
-                        Poll::Pending
-                    }
-                    Poll::Ready(_) => yields(cx),
-                };
-            }
+        let turned = worker.turn_once()?;
+        if let Some(output) = end(worker, matches!(turned, Turned::Stopped)) {
+            return Poll::Ready(Ok(output));
         }
+        if matches!(turned, Turned::Busy) || worker.is_busy() || worker.is_root_woken() {
+            continue;
+        }
+        worker.arm()?;
+        return match descriptor.poll_read_ready(cx) {
+            Poll::Pending => {
+                wake::begin_wait(cx.waker());
+                Poll::Pending
+            }
+            Poll::Ready(_) => yields(cx),
+        };
     }
     yields(cx)
 }
 
 /// Lets tokio's own tasks and sockets have their turn.
-fn yields(cx: &mut Context<'_>) -> Poll<Result<()>> {
+fn yields<T>(cx: &mut Context<'_>) -> Poll<T> {
     cx.waker().wake_by_ref();
     Poll::Pending
 }

@@ -1,6 +1,7 @@
 //! A built app: its routes, handlers and values, which all workers share.
 
 use crate::Https;
+use crate::app::hooks::Hooks;
 use crate::app::shared::AppData;
 use crate::app::states::Scopes;
 use crate::handler::Route;
@@ -20,6 +21,7 @@ pub(crate) struct BuiltApp {
     pub(crate) values: Scopes,
     pub(crate) https: Https,
     pub(crate) on_wait: Option<WaitHooks>,
+    pub(crate) hooks: Hooks,
     pub(crate) body_uses: Vec<BodyUse>,
     /// The method, host and template of each route, for logs; `None` for those without a template.
     pub(crate) labels: Vec<Option<String>>,

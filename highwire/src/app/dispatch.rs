@@ -4,6 +4,7 @@
 use crate::app::built_app::BuiltApp;
 use crate::app::shared::Shared;
 use crate::handler::Endpoint;
+use crate::message::problem;
 use crate::message::dot_segments::{has_dot_segment, resolve_dot_segments};
 use crate::message::request::{Locals, Request};
 use crate::middleware::wrap;
@@ -11,7 +12,7 @@ use crate::router::{Captures, Found};
 use crate::templates::{self, Templates};
 use crate::{Params, Response, StatusCode};
 use highwire_engine::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
-use highwire_engine::{Begin, Cause, MakeService, Outcome, Service};
+use highwire_engine::{Begin, Cause, Hook, MakeService, Outcome, Service};
 use highwire_proto::{Form, Head, Method};
 use http::{HeaderValue, header};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,6 +45,14 @@ impl MakeService for AppFactory {
 
     fn make(&self, shared: &Arc<highwire_engine::Shared>) -> Dispatcher {
         Dispatcher::new(self.app.clone(), shared.clone())
+    }
+
+    fn on_start(&self) -> Option<Hook> {
+        self.app.hooks.start()
+    }
+
+    fn on_stop(&self) -> Option<Hook> {
+        self.app.hooks.stop()
     }
 
     fn describe(&self, route: u32) -> (&str, bool) {
@@ -173,6 +182,9 @@ impl Dispatcher {
     }
 
     fn new(app: Arc<BuiltApp>, engine: Arc<highwire_engine::Shared>) -> Dispatcher {
+        if app.data.on_rejection.is_some() {
+            problem::keep_problems();
+        }
         Dispatcher {
             endpoints: app.routes.iter().map(|route| route.clone().endpoint()).collect(),
             locals: app.values.make_locals(),

@@ -2,6 +2,7 @@
 
 pub(crate) mod built_app;
 pub(crate) mod dispatch;
+pub(crate) mod hooks;
 pub(crate) mod https;
 pub(crate) mod runtime;
 #[cfg(feature = "json")]
@@ -12,7 +13,8 @@ pub(crate) mod states;
 
 use crate::app::built_app::{BuiltApp, WaitHooks};
 use crate::app::dispatch::AppFactory;
-use crate::app::shared::{AppData, ErrorHandler, NotFoundHandler};
+use crate::app::hooks::Hooks;
+use crate::app::shared::{AppData, ErrorHandler, NotFoundHandler, RejectionHandler};
 use crate::app::states::Scopes;
 use crate::files::open::OpenFiles;
 use crate::handler::{Handler, Route};
@@ -60,8 +62,10 @@ pub struct App {
     scopes: Scopes,
     config: Config,
     not_found: Option<NotFoundHandler>,
+    on_rejection: Option<RejectionHandler>,
     on_error: Option<ErrorHandler>,
     on_wait: Option<WaitHooks>,
+    hooks: Hooks,
     host: Option<String>,
     fallback: Option<Arc<dyn Route>>,
     https: Https,
@@ -115,8 +119,10 @@ impl App {
             scopes: Scopes::default(),
             config: Config::default(),
             not_found: None,
+            on_rejection: None,
             on_error: None,
             on_wait: None,
+            hooks: Hooks::default(),
             host: None,
             fallback: None,
             https: Https::default(),
@@ -231,6 +237,7 @@ impl App {
             let own = other.misses.len() - 1;
             other.routes.iter_mut().for_each(|registered| _ = registered.missed.get_or_insert(own));
         }
+        self.hooks.append(&mut other.hooks);
         other.enclose();
         let before = self.misses.len();
         let scope = self.scopes.nest(std::mem::take(&mut other.scopes));
@@ -329,6 +336,35 @@ impl App {
     /// ```
     pub fn problems(self) -> App {
         self.on_error(|status, text| Problem::new(status, text.trim_end().to_string()))
+    }
+
+    /// Sets the function that words the refusals of extractors. It gets the request and the [`Problem`] that the extractor would send,
+    /// whose members say what is wrong: the wrong field, its place. The response keeps the refusal's header fields, such as
+    /// `WWW-Authenticate`, unless it has its own.
+    ///
+    /// It is not called for refusals that are no problem documents, such as those of a program's own extractors, for those of
+    /// [`AsyncFromRequest::from_parts`](crate::AsyncFromRequest::from_parts), which come after the request was taken apart, and for errors
+    /// outside of handlers ([`on_error`](Self::on_error)).
+    ///
+    /// ```
+    /// use highwire::testing::Client;
+    /// use highwire::{App, Path, Problem, Request};
+    ///
+    /// let app = App::new()
+    ///     .get("/users/{id}", |Path(id): Path<u32>| format!("user {id}"))
+    ///     .on_rejection(|request: &Request<'_>, problem: Problem| problem.with_instance(request.path()));
+    /// let answer = Client::new(app)?.get("/users/x").send();
+    /// assert_eq!(answer.status(), 404);
+    /// assert!(answer.text().contains(r#""instance":"/users/x""#));
+    /// # Ok::<(), highwire::Error>(())
+    /// ```
+    pub fn on_rejection<R: IntoResponse>(
+        mut self,
+        handler: impl Fn(&Request<'_>, Problem) -> R + Send + Sync + 'static,
+    ) -> App {
+        self.outermost.push("on_rejection");
+        self.on_rejection = Some(Arc::new(move |request, problem| handler(request, problem).into_response()));
+        self
     }
 
     /// Returns the routes of the app and of the apps that are nested in it so far, in the order in which they were registered: the
@@ -479,6 +515,7 @@ impl App {
             states,
             scopes,
             not_found: self.not_found,
+            on_rejection: self.on_rejection,
             on_error: self.on_error,
             body_limits: routes.iter().map(|route| route.body_limit()).collect(),
             open_files: OpenFiles::new(highwire_io::memory::descriptors()),
@@ -493,6 +530,7 @@ impl App {
             values: self.scopes,
             https: self.https,
             on_wait: self.on_wait,
+            hooks: self.hooks,
             labels,
         };
         Ok((app, self.config))

@@ -3,7 +3,7 @@
 use crate::app::states;
 use crate::files::open::OpenFiles;
 use crate::message::request::{BodyUse, Request};
-use crate::{Response, StatusCode};
+use crate::{Problem, Response, StatusCode};
 use highwire_engine::Asked;
 use std::sync::Arc;
 
@@ -12,6 +12,9 @@ pub(crate) type ErrorHandler = Arc<dyn Fn(StatusCode, &str) -> Response + Send +
 
 /// Makes the response to a request that has no route.
 pub(crate) type NotFoundHandler = Arc<dyn Fn(&Request<'_>) -> Response + Send + Sync>;
+
+/// Makes the response to a request that an extractor has refused.
+pub(crate) type RejectionHandler = Arc<dyn Fn(&Request<'_>, Problem) -> Response + Send + Sync>;
 
 /// The data of an app beside its routes.
 pub(crate) struct AppData {
@@ -25,6 +28,7 @@ pub(crate) struct AppData {
     pub(crate) scopes: Vec<usize>,
     pub(crate) not_found: Option<NotFoundHandler>,
     pub(crate) on_error: Option<ErrorHandler>,
+    pub(crate) on_rejection: Option<RejectionHandler>,
     /// For each route, the limit on the request body in bytes, if the route has its own.
     pub(crate) body_limits: Vec<Option<u64>>,
     pub(crate) open_files: Arc<OpenFiles>,

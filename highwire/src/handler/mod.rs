@@ -250,7 +250,7 @@ macro_rules! handlers {
                     Err(response) => {
                         // The refusal is the response, even if an earlier extractor was a `Reply`.
                         request.hooks.reply = None;
-                        *answer = Some(response);
+                        *answer = Some(request.refused(response));
                         return Outcome::Ready;
                     }
                 };)*
@@ -339,7 +339,7 @@ macro_rules! handlers {
                     Err(response) => {
                         // The refusal is the response, even if an earlier extractor was a `Reply`.
                         request.hooks.reply = None;
-                        *answer = Some(response);
+                        *answer = Some(request.refused(response));
                         return Outcome::Ready;
                     }
                 };)*
@@ -434,7 +434,7 @@ macro_rules! ninth {
                     Err(response) => {
                         // The refusal is the response, even if an earlier extractor was a `Reply`.
                         request.hooks.reply = None;
-                        *answer = Some(response);
+                        *answer = Some(request.refused(response));
                         return Outcome::Ready;
                     }
                 };)*

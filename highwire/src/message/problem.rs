@@ -4,8 +4,11 @@
 //! feature `json`, and the members of a refusal are only texts and numbers.
 
 use crate::{IntoResponse, Response};
+use bytes::Bytes;
+use highwire_engine::response::Content;
 use http::StatusCode;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt::{self, Write};
 
 /// The media type of a problem.
@@ -19,6 +22,26 @@ const MOST_WORDS: usize = 400;
 pub(crate) fn shortened(mut words: String) -> String {
     words.truncate(words.floor_char_boundary(MOST_WORDS));
     words
+}
+
+thread_local! {
+    /// True if an app of this thread words refusals itself ([`App::on_rejection`](crate::App::on_rejection)).
+    static IS_KEPT: Cell<bool> = const { Cell::new(false) };
+    /// The last problem that has become a response, with the response's bytes.
+    static LAST: Cell<Option<(Bytes, Problem)>> = const { Cell::new(None) };
+}
+
+/// Keeps the last problem of this thread from now on, for [`take_problem`].
+pub(crate) fn keep_problems() {
+    IS_KEPT.set(true);
+}
+
+/// Returns the problem that has become this response, if it was the last one.
+pub(crate) fn take_problem(response: &Response) -> Option<Problem> {
+    let (json, problem) = LAST.take()?;
+    // The bytes are shared, so the same address is the same problem.
+    let Content::Bytes(bytes) = response.content() else { return None };
+    (bytes.as_ptr() == json.as_ptr()).then_some(problem)
 }
 
 /// The members that RFC 9457 section 3.1 defines.
@@ -178,7 +201,11 @@ impl std::error::Error for Problem {}
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        Response::bytes(MEDIA_TYPE, self.to_json()).with_status(self.0.status)
+        let (status, json) = (self.0.status, Bytes::from(self.to_json()));
+        if IS_KEPT.get() {
+            LAST.set(Some((json.clone(), self)));
+        }
+        Response::bytes(MEDIA_TYPE, json).with_status(status)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::app::shared::Shared;
 use crate::app::states;
+use crate::message::problem;
 use crate::message::provided::Provided;
 use crate::{Params, Response};
 use bytes::Bytes;
@@ -73,6 +74,20 @@ impl<'r> Request<'r> {
             Some(handler) => handler(self),
             None => self.shared.app.error(StatusCode::NOT_FOUND, "not found"),
         }
+    }
+
+    /// Returns the response to a request that an extractor has refused with `response`, in the app's wording if it has one.
+    #[cold]
+    pub(crate) fn refused(&self, mut response: Response) -> Response {
+        let Some(word) = &self.shared.app.on_rejection else { return response };
+        let Some(problem) = problem::take_problem(&response) else { return response };
+        let mut worded = word(self, problem);
+        for (name, value) in response.own_headers().drain(..) {
+            if worded.header(&name).is_none() {
+                worded.add_header(name, value);
+            }
+        }
+        worded
     }
 
     /// Returns the method, such as `GET`.

@@ -43,6 +43,8 @@ mod app {
     mod nested;
     mod pipelined_bodies;
     mod receiving;
+    #[cfg(feature = "json")]
+    mod rejections;
     mod requests;
     #[cfg(feature = "tls")]
     mod reset_clients;
