@@ -292,6 +292,35 @@ mod tests {
     }
 
     #[test]
+    fn wakes_of_this_thread_in_a_wait_of_another_loop_wake_that_loop_once() {
+        struct Count(std::sync::atomic::AtomicUsize);
+        impl std::task::Wake for Count {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let notifier = Notifier::new().expect("an eventfd");
+        let inbox = TaskInbox::open(notifier.clone()).expect("a free inbox");
+        let count = Arc::new(Count(std::sync::atomic::AtomicUsize::new(0)));
+        let woken = || count.0.load(Ordering::Relaxed);
+        let waker = inbox.waker(7);
+        let _in_turn = inbox.enter();
+        waker.wake_by_ref();
+        assert_eq!(woken(), 0, "the loop does not wait");
+        begin_wait(&count.clone().into());
+        waker.wake_by_ref();
+        waker.wake_by_ref();
+        assert_eq!((woken(), notifier.is_notified()), (1, false));
+        begin_wait(&count.clone().into());
+        leave_wait();
+        waker.wake_by_ref();
+        assert_eq!(woken(), 1);
+        let mut tasks = Vec::new();
+        inbox.take_local(&mut tasks);
+        assert_eq!(tasks, [7; 4]);
+    }
+
+    #[test]
     fn a_waker_of_a_closed_inbox_does_nothing() {
         let notifier = Notifier::new().expect("an eventfd");
         let inbox = TaskInbox::open(notifier.clone()).expect("a free inbox");

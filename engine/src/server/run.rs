@@ -427,7 +427,8 @@ impl<M: MakeService> Server<M> {
 
     fn start_threads(self, handle: &mut Handle) -> Result<()> {
         if self.make.on_start().is_some() || self.make.on_stop().is_some() {
-            let problem = "the engine `threads` has no worker for functions at the server's start or stop; choose another engine";
+            let problem =
+                "the engine `threads` has no worker for functions at the server's start or stop; choose another engine";
             return Err(Error::Setting(problem.to_string()));
         }
         let (make, shared, listeners) = (self.make, self.shared, self.listeners);

@@ -284,6 +284,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
         self.state.cx.context.set_root_woken(false);
     }
 
+    #[cfg(feature = "tokio")]
     pub(crate) fn is_root_woken(&self) -> bool {
         self.state.cx.context.is_root_woken()
     }

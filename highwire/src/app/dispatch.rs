@@ -4,8 +4,8 @@
 use crate::app::built_app::BuiltApp;
 use crate::app::shared::Shared;
 use crate::handler::Endpoint;
-use crate::message::problem;
 use crate::message::dot_segments::{has_dot_segment, resolve_dot_segments};
+use crate::message::problem;
 use crate::message::request::{Locals, Request};
 use crate::middleware::wrap;
 use crate::router::{Captures, Found};

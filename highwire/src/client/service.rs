@@ -8,15 +8,15 @@ use super::{Client, url};
 use crate::HeaderMap;
 use crate::tower::bodies::content;
 use bytes::{Buf, Bytes};
-use highwire_engine::body::BoxError;
-use highwire_engine::response::Content;
+use highwire_engine::body::{BodyStream, BoxError};
+use highwire_engine::response::{Content, Streamed};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 impl Request {
-    /// Creates a request from one of `http`, whose URI must be absolute. A body that is complete at
+    /// Creates a request from one of `http`, whose URI must be absolute. A body of at most 64 KiB that is complete at
     /// once, such as a `String`, is kept for retries and redirects; any other body is sent in parts, and its length is
     /// announced if it is known.
     ///
@@ -30,14 +30,21 @@ impl Request {
         let mut request = Request::of(parts.method, url::parse(&parts.uri.to_string())?);
         request.fields.extend(parts.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         request.body = match content(body) {
-            // The bytes are there for another attempt.
-            Content::Bytes(bytes) => bytes.into(),
+            // Few bytes are kept for another attempt.
+            Content::Bytes(bytes) if bytes.len() <= KEPT_BYTES => bytes.into(),
+            Content::Bytes(bytes) => {
+                let length = Some(bytes.len() as u64);
+                Body::streamed(Streamed { length, body: BodyStream::of(bytes), trailers: None })
+            }
             Content::Stream(streamed) => Body::streamed(*streamed),
             Content::Switch(_) => Body::default(),
         };
         Ok(request)
     }
 }
+
+/// The most bytes of a body that are kept for another attempt.
+const KEPT_BYTES: usize = 64 * 1024;
 
 impl Response {
     /// Returns the response as one of `http`. The figures of the request are an extension ([`Stats`](super::Stats)).

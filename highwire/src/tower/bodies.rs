@@ -13,13 +13,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
-/// Returns the reading end of a body without bytes.
-pub(crate) fn empty<E: From<BodyError>>() -> Reader<E> {
-    let (writer, reader) = crossing();
-    writer.end(Ok(HeaderMap::new()));
-    reader
-}
-
 /// Passes a body to another thread, one part each time the reader waits for one. A task of this worker polls it with
 /// `next`, until the end or until the reader is dropped.
 pub(crate) fn send_across<B: 'static, E: From<BodyError> + 'static>(

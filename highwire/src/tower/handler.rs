@@ -1,11 +1,11 @@
 //! Services as handlers. The service reads the request's body through a channel, and its response is converted to a
 //! [`Response`].
 
-use super::bodies::{content, empty, send_across};
+use super::bodies::{content, send_across};
 use crate::handler::{Async, Handler};
 use crate::message::request::{FromRequest, Request};
 use crate::{HeaderMap, Response, StatusCode, Upgrade};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use highwire_engine::body::{Body, BodyError, BodyStream, BoxError};
 use highwire_engine::call::Reader;
@@ -45,14 +45,53 @@ where
     B: HttpBody + 'static,
     B::Error: Into<BoxError>,
 {
-    move |Parts(parts): Parts, upgrade: Upgrade, body: Body| {
+    with_head::<Parts, _, _>(service)
+}
+
+/// The head of a request, for a service.
+pub(super) trait Head: FromRequest + 'static {
+    fn into_parts(self) -> http::request::Parts;
+}
+
+impl Head for Parts {
+    fn into_parts(self) -> http::request::Parts {
+        self.0
+    }
+}
+
+/// The head of a request without the client's address among the extensions, which costs some allocations.
+#[derive(Debug)]
+pub(super) struct Anonymous(http::request::Parts);
+
+impl FromRequest for Anonymous {
+    fn from_request(request: &mut Request<'_>) -> Result<Anonymous, Response> {
+        parts_of(request).map(Anonymous)
+    }
+}
+
+impl Head for Anonymous {
+    fn into_parts(self) -> http::request::Parts {
+        self.0
+    }
+}
+
+/// Makes a handler of a service as [`service`] does. The head of each request is an `H`.
+pub(super) fn with_head<H: Head, S, B>(service: S) -> impl Handler<Async<(H, Upgrade, Body)>>
+where
+    S: tower_service::Service<http::Request<Incoming>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: HttpBody + 'static,
+    B::Error: Into<BoxError>,
+{
+    move |head: H, upgrade: Upgrade, body: Body| {
         let mut service = service.clone();
         async move {
-            let mut parts = parts;
+            let mut parts = head.into_parts();
             let offer = super::upgrade::offer(&mut parts, &upgrade);
             let is_head = parts.method == http::Method::HEAD;
             let length = announced_length(&parts.headers);
-            let request = http::Request::from_parts(parts, cross(body, length));
+            let request = http::Request::from_parts(parts, take_over(body, length).await);
             let answer = match poll_fn(|cx| service.poll_ready(cx)).await {
                 Ok(()) => service.call(request).await,
                 Err(error) => Err(error),
@@ -82,32 +121,41 @@ pub struct Parts(pub http::request::Parts);
 
 impl FromRequest for Parts {
     fn from_request(request: &mut Request<'_>) -> Result<Parts, Response> {
-        let refuse = |_| Response::error(StatusCode::BAD_REQUEST, "the target is no URI\n");
-        let mut builder = http::Request::builder().method(request.method()).version(request.version());
-        builder = match request.target() {
-            // As in hyper, the URI is the target as it was sent (for CONNECT, an authority), but on HTTP/2 a path is
-            // made absolute.
-            target if request.version() != http::Version::HTTP_2 || !target.starts_with('/') => builder.uri(target),
-            target => {
-                let scheme = if request.is_secure() { "https" } else { "http" };
-                builder.uri(format!("{scheme}://{}{target}", request.authority()))
-            }
-        };
-        let (mut parts, ()) = builder.body(()).map_err(refuse)?.into_parts();
-        parts.headers = HeaderMap::from_request(request)?;
-        parts.extensions = std::mem::take(request.extensions());
+        let mut parts = parts_of(request)?;
         parts.extensions.insert(request.peer());
-        if let Some(tls) = request.tls() {
-            parts.extensions.insert(tls);
-        }
         Ok(Parts(parts))
     }
+}
+
+/// Returns the head of a request, with its extensions and its TLS session.
+fn parts_of(request: &mut Request<'_>) -> Result<http::request::Parts, Response> {
+    let refuse = |_| Response::error(StatusCode::BAD_REQUEST, "the target is no URI\n");
+    let mut builder = http::Request::builder().method(request.method()).version(request.version());
+    builder = match request.target() {
+        // As in hyper, the URI is the target as it was sent (for CONNECT, an authority), but on HTTP/2 a path is
+        // made absolute.
+        target if request.version() != http::Version::HTTP_2 || !target.starts_with('/') => builder.uri(target),
+        target => {
+            let scheme = if request.is_secure() { "https" } else { "http" };
+            builder.uri(format!("{scheme}://{}{target}", request.authority()))
+        }
+    };
+    let (mut parts, ()) = builder.body(()).map_err(refuse)?.into_parts();
+    parts.headers = HeaderMap::from_request(request)?;
+    parts.extensions = std::mem::take(request.extensions());
+    if let Some(tls) = request.tls() {
+        parts.extensions.insert(tls);
+    }
+    Ok(parts)
 }
 
 /// The body of a request in the form that a service gets.
 #[derive(Debug)]
 pub struct Incoming {
-    reader: Reader<BodyError>,
+    /// What was taken before the service was called.
+    first: Option<Result<Bytes, BodyError>>,
+    /// The rest; `None` if there is none.
+    reader: Option<Reader<BodyError>>,
     /// The number of bytes that are still to come, if it is known.
     left: Option<u64>,
 }
@@ -118,15 +166,54 @@ fn announced_length(headers: &HeaderMap) -> Option<u64> {
     length.to_str().ok()?.parse().ok()
 }
 
-/// Passes a body to the service. The rest of it stays with the connection, which is charged for it and stops receiving at
-/// the connection's limit.
-fn cross(body: Body, length: Option<u64>) -> Incoming {
+/// The most bytes of a body that are taken without a task and a channel, if they have arrived.
+const SHORT_BYTES: u64 = 16 * 1024;
+
+/// Passes a body to the service. A short one that has arrived by the next turn is passed as a whole.
+async fn take_over(mut body: Body, length: Option<u64>) -> Incoming {
     if body.is_empty() {
-        return Incoming { reader: empty(), left: Some(0) };
+        return Incoming { first: None, reader: None, left: Some(0) };
     }
+    let Some(length) = length.filter(|length| *length <= SHORT_BYTES) else { return cross(body, None, length) };
+    let mut first: Result<BytesMut, BodyError> = Ok(BytesMut::new());
+    let mut begun = None;
+    let is_whole = poll_fn(|cx| {
+        while let Poll::Ready(part) = Pin::new(&mut body).poll_next(cx) {
+            match (part, &mut first) {
+                (Some(Ok(part)), Ok(first)) if first.is_empty() => *first = BytesMut::from(part),
+                (Some(Ok(part)), Ok(first)) => first.extend_from_slice(&part),
+                (Some(Err(error)), first) => {
+                    *first = Err(error);
+                    return Poll::Ready(true);
+                }
+                _ => return Poll::Ready(true),
+            }
+            if first.as_ref().is_ok_and(|first| first.len() as u64 >= length) {
+                return Poll::Ready(true);
+            }
+        }
+        // What has arrived with the head is there in this turn, or in the next one.
+        let turn = highwire_engine::context::turn();
+        if *begun.get_or_insert(turn) != turn {
+            return Poll::Ready(false);
+        }
+        highwire_engine::context::wake_next_turn(cx.waker());
+        Poll::Pending
+    });
+    let is_whole = is_whole.await;
+    let first = match first {
+        Ok(bytes) if bytes.is_empty() => None,
+        first => Some(first.map(BytesMut::freeze)),
+    };
+    if is_whole { Incoming { first, reader: None, left: Some(length) } } else { cross(body, first, Some(length)) }
+}
+
+/// Passes a body to the service, behind what was taken before. The rest of it stays with the connection, which is charged for it and stops receiving at
+/// the connection's limit.
+fn cross(body: Body, first: Option<Result<Bytes, BodyError>>, length: Option<u64>) -> Incoming {
     let trailers = |body: &Body| body.trailers().into_iter().collect();
     let reader = send_across(body, |body, cx| Pin::new(body).poll_next(cx), trailers);
-    Incoming { reader, left: length }
+    Incoming { first, reader: Some(reader), left: length }
 }
 
 impl HttpBody for Incoming {
@@ -134,7 +221,11 @@ impl HttpBody for Incoming {
     type Error = BodyError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let frame = Pin::new(&mut self.reader).poll_frame(cx);
+        let frame = match (self.first.take(), &mut self.reader) {
+            (Some(first), _) => Poll::Ready(Some(first.map(Frame::data))),
+            (None, Some(reader)) => Pin::new(reader).poll_frame(cx),
+            (None, None) => return Poll::Ready(None),
+        };
         if let (Some(left), Poll::Ready(Some(Ok(frame)))) = (&mut self.left, &frame) {
             *left = left.saturating_sub(frame.data_ref().map_or(0, |data| data.len() as u64));
         }
@@ -142,11 +233,15 @@ impl HttpBody for Incoming {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.reader.is_end_stream()
+        self.first.is_none() && self.reader.as_ref().is_none_or(|reader| reader.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.left.map_or_else(|| self.reader.size_hint(), SizeHint::with_exact)
+        match (self.left, &self.reader) {
+            (Some(left), _) => SizeHint::with_exact(left),
+            (None, Some(reader)) if self.first.is_none() => reader.size_hint(),
+            _ => SizeHint::default(),
+        }
     }
 }
 
@@ -200,7 +295,7 @@ mod tests {
     fn a_body_is_taken_as_far_as_its_service_asks_for_it_and_goes_with_the_services_end_of_it() {
         let handler = async || {
             let arriving = Rc::new(RefCell::new(Arriving::new(Waker::noop().clone())));
-            let mut incoming = cross(Body::new(arriving.clone()), None);
+            let mut incoming = cross(Body::new(arriving.clone()), None, None);
             arriving.borrow_mut().push(&[1; 5000]);
             arriving.borrow_mut().push(&[2; 5000]);
             let mut seen = Vec::new();

@@ -1,6 +1,6 @@
 //! Services as servers: what `axum::serve` does, on Highwire's workers.
 
-use super::handler::{Incoming, service};
+use super::handler::{Anonymous, Incoming, service, with_head};
 use crate::app::dispatch::AppFactory;
 use crate::server::{Config, Listener, Serve, SocketOptions};
 use crate::{App, Peer};
@@ -37,6 +37,8 @@ use std::task::{Context, Poll};
 /// axum's routers need tokio for their timers, WebSockets and bodies: turn on the features `tokio` and `hyper`. Then the service
 /// runs inside the tokio runtime of a worker's thread, not in that of the caller: tasks that it spawns stay on that thread, and
 /// `block_in_place` panics.
+///
+/// A service of requests gets no [`Peer`] among the extensions; a maker is asked for the connection's.
 ///
 /// The server has all limits and timeouts of [`Config`], of which axum has none: [`configure`](ServeService::configure) changes
 /// them. Heads, bodies, WebSockets and HTTP/2 are as with [`service`].
@@ -183,7 +185,7 @@ where
     B::Error: Into<BoxError>,
 {
     fn into_app(self) -> App {
-        App::new().fallback(service(self))
+        App::new().fallback(with_head::<Anonymous, _, _>(self))
     }
 }
 

@@ -34,6 +34,7 @@ mod app {
     mod file_parts;
     #[cfg(feature = "json")]
     mod forms;
+    mod hooks;
     mod http2_crowded;
     #[cfg(feature = "tls")]
     mod http2_versions;

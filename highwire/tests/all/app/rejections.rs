@@ -1,7 +1,9 @@
 //! Tests `App::on_rejection`, which words the refusals of extractors.
 
 use highwire::testing::Client;
-use highwire::{App, Bearer, Form, FromRequest, IntoResponse, Json, Path, Problem, Query, Request, Response, StatusCode, blocking};
+use highwire::{
+    App, Bearer, Form, FromRequest, IntoResponse, Json, Path, Problem, Query, Request, Response, StatusCode, blocking,
+};
 
 #[derive(serde::Deserialize)]
 struct Named {
@@ -47,7 +49,7 @@ fn refusals_of_extractors_get_the_apps_words() {
     let json = client.post("/json").header("content-type", "application/json").body("{").send();
     assert_eq!((json.status().as_u16(), json.text().starts_with("POST /json: ")), (400, true), "{}", json.text());
     let form = client.post("/form").header("content-type", "application/x-www-form-urlencoded").body("a=b").send();
-    assert!(form.text().starts_with("POST /form: the body does not fit: "), "{}", form.text());
+    assert!(form.text().starts_with("POST /form: the form does not fit: "), "{}", form.text());
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn an_idle_worker_hears_of_what_other_threads_wake_and_spawn() {
                     if let Some(sender) = waiting.lock().expect("no panic").take() {
                         return sender.send("woken").expect("the handler waits");
                     }
-                    thread::sleep(Duration::from_millis(1));
+                    thread::yield_now();
                 }
             });
             assert_eq!(ask("/wait"), "woken");
@@ -174,7 +174,11 @@ fn many_handlers_wait_for_sockets_of_tokio_at_the_same_time() {
 fn a_worker_ends_although_a_blocking_job_of_tokio_does_not() {
     let app = || {
         App::new().get("/", async || {
-            tokio::task::spawn_blocking(|| thread::sleep(PATIENCE * 10));
+            tokio::task::spawn_blocking(|| {
+                loop {
+                    thread::park();
+                }
+            });
             "begun"
         })
     };
