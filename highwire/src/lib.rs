@@ -29,6 +29,7 @@
 //! | `compress` | `compress`: compression of responses, decompression of request bodies |
 //! | `cookies` | signed and private cookies; with `json` the module `session` |
 //! | `cookie-jar` | `client::CookieJar`: a client that keeps cookies |
+//! | `garde` | `Valid` and `Checked`: extracted values that keep the rules of the crate garde; includes `json` |
 //! | `headers` | `TypedHeader`: header fields as the types of the crate `headers` |
 //! | `nats`, `redis` | `topics::Nats`, `topics::Redis`: topics that several machines share |
 //! | `templates` | `templates`: pages from templates in the language of Jinja2 |
@@ -117,6 +118,8 @@ pub use message::typed::{Json, Path, Query};
 #[cfg(feature = "headers")]
 pub use message::typed_header::TypedHeader;
 pub use message::upgrade::{Ended, RawReader, RawStream, RawWriter, Upgrade};
+#[cfg(feature = "garde")]
+pub use message::valid::{Broken, Checkable, Checked, Valid};
 pub use router::{Params, PatternError};
 pub use server::Server;
 pub use task::spawn;

@@ -210,6 +210,13 @@ pub fn begin_wait(waker: &Waker) {
     WAITING.set(Some(waker.clone()));
 }
 
+/// Ends the wait of [`begin_wait`], because there is something for the loop that wakes no task, such as a new timer.
+pub fn wake_waiting() {
+    if let Ok(Some(waiting)) = WAITING.try_with(RefCell::take) {
+        waiting.wake();
+    }
+}
+
 /// Records that the loop of this thread no longer waits.
 pub fn leave_wait() {
     drop(WAITING.take());
@@ -243,9 +250,7 @@ fn wake(packed: u64) {
     if HERE.get() == number
         && LOCAL.try_with(|local| local.try_borrow_mut().map(|mut local| local.push(packed)).is_ok()).unwrap_or(false)
     {
-        if let Ok(Some(waiting)) = WAITING.try_with(RefCell::take) {
-            waiting.wake();
-        }
+        wake_waiting();
         return;
     }
     let mut content = inbox(number).from_elsewhere.lock().unwrap_or_else(PoisonError::into_inner);

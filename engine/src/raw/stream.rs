@@ -145,15 +145,29 @@ impl RawReader {
         })
     }
 
-    /// Polls for the next bytes as [`poll_read`](Self::poll_read) does, and copies as many as fit `into`. Returns their number,
-    /// which is 0 when the bytes end.
+    /// Polls for the next bytes, and copies as many as fit `into`. Returns their number, which is 0 when the peer has ended its
+    /// direction. It goes on waiting when the server stops.
+    ///
+    /// # Errors
+    /// Returns an error if the connection is broken, or if it ends because it was idle, so that nobody takes what was received for
+    /// all.
     #[cfg(feature = "tokio")]
-    pub(super) fn poll_read_into(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<Result<usize, Broken>> {
-        let copied = self.poll_received(cx, |received| {
-            let counts = received.copy_to(into)?;
-            Some((counts.0, counts))
-        });
-        copied.map_ok(Option::unwrap_or_default)
+    pub(super) fn poll_read_into(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<std::io::Result<usize>> {
+        loop {
+            let copied = self.poll_received(cx, |received| {
+                let counts = received.copy_to(into)?;
+                Some((counts.0, counts))
+            });
+            if let Some(count) = std::task::ready!(copied)? {
+                return Poll::Ready(Ok(count));
+            }
+            return match self.raw.borrow().end {
+                // The stop of the server is told once.
+                None => continue,
+                Some(Ended::Peer) => Poll::Ready(Ok(0)),
+                Some(_) => Poll::Ready(Err(std::io::ErrorKind::TimedOut.into())),
+            };
+        }
     }
 
     /// Polls for received bytes. `take` takes some, and returns them with their number and the cost of holding them.

@@ -4,8 +4,8 @@ use crate::runtime::memory::kept::Kept;
 use crate::runtime::promise::Asked;
 use crate::runtime::rate_limited;
 use crate::server::shared::Shared;
-use highwire_io::wake::{InTurn, TaskInbox, TaskNumber};
-use highwire_io::{Instant, SocketId};
+use highwire_io::wake::{self, InTurn, TaskInbox, TaskNumber};
+use highwire_io::{Instant, SocketId, clock};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -51,6 +51,8 @@ pub(crate) struct Context {
     await_stop: RefCell<BTreeMap<u64, Waker>>,
     /// The number of [`HeldShutdown`]s.
     holds: Cell<usize>,
+    /// The stopwatch at the end of the last turn, while the worker waits in a loop in which other code of this thread runs.
+    waits_since: Cell<Option<u64>>,
 }
 
 /// A timer: its moment, and a number that distinguishes it from other timers of the same moment.
@@ -198,6 +200,7 @@ impl Context {
             stops: Cell::default(),
             await_stop: RefCell::default(),
             holds: Cell::default(),
+            waits_since: Cell::default(),
         })
     }
 
@@ -213,6 +216,20 @@ impl Context {
     pub(crate) fn stop(&self) {
         self.stops.set(true);
         self.await_stop.borrow().values().for_each(Waker::wake_by_ref);
+    }
+
+    /// Records that the worker waits in a loop in which other code of this thread runs, or no longer does.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn set_waiting(&self, waits: bool) {
+        self.waits_since.set(waits.then(clock::stopwatch));
+    }
+
+    /// Returns the time: that of the turn, or the present one if the worker waits in another loop.
+    fn time(&self) -> Instant {
+        match self.waits_since.get() {
+            None => self.now.get(),
+            Some(since) => self.now.get() + Duration::from_nanos(clock::stopwatch().saturating_sub(since)),
+        }
     }
 
     /// Returns the number of tasks for which a graceful shutdown waits.
@@ -278,6 +295,7 @@ impl Context {
         let mut tasks = self.tasks.borrow_mut();
         tasks.timers += 1;
         self.timers.borrow_mut().insert((at, tasks.timers), waker);
+        wake::wake_waiting();
         (at, tasks.timers)
     }
 
@@ -436,12 +454,14 @@ pub fn is_on_worker() -> bool {
 /// Asks the worker for something that its loop does.
 pub(crate) fn want(wanted: Box<dyn Any>) {
     with(|context| context.wanted.borrow_mut().push_back(wanted));
+    wake::wake_waiting();
 }
 
 /// Records that an attempt to connect may have been cancelled. Does nothing if no worker runs on this thread.
 pub(crate) fn note_cancelled() {
     if let Ok(Some(context)) = CURRENT.try_with(|current| current.borrow().clone()) {
         context.has_cancelled.set(true);
+        wake::wake_waiting();
     }
 }
 
@@ -450,7 +470,7 @@ pub(crate) fn note_cancelled() {
 /// # Panics
 /// Panics if no worker runs on this thread.
 pub fn now() -> Instant {
-    with(|context| context.now.get())
+    with(Context::time)
 }
 
 /// Returns the number of the worker's turn, which wraps, for code that does a bounded amount of work per turn.
@@ -468,6 +488,7 @@ pub fn turn() -> u32 {
 /// Panics if no worker runs on this thread.
 pub fn wake_next_turn(waker: &Waker) {
     with(|context| context.next_turn.borrow_mut().push(waker.clone()));
+    wake::wake_waiting();
 }
 
 /// Returns the memory budget of the current worker's server, or `None` if no worker runs on this thread.
@@ -477,7 +498,7 @@ pub(crate) fn budget() -> Option<Arc<crate::server::budget::Budget>> {
 
 /// Returns the time by the worker's clock, or `None` if no worker runs on this thread.
 pub fn now_if_any() -> Option<Instant> {
-    CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.now.get())).ok().flatten()
+    CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.time())).ok().flatten()
 }
 
 /// Passes the memory that the current worker keeps, and the time, to a closure. Returns `None` if no worker runs on this thread.
@@ -566,6 +587,7 @@ impl Drop for HeldShutdown {
     fn drop(&mut self) {
         if let Some(context) = self.0.upgrade() {
             context.holds.set(context.holds.get().saturating_sub(1));
+            wake::wake_waiting();
         }
     }
 }

@@ -24,10 +24,13 @@ impl Cause {
     #[must_use]
     pub fn of(payload: Box<dyn Any + Send>) -> Cause {
         let text = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
-        let mut message = text.unwrap_or("the panic has no message").to_string();
+        // The program may put a client's input into it, which must not make lines of its own.
+        let visible = |c: char| if c.is_control() { ' ' } else { c };
+        let mut message: String = text.unwrap_or("the panic has no message").chars().map(visible).collect();
         drop_safely(payload);
         message.truncate(message.floor_char_boundary(MESSAGE_BYTES));
-        if cfg!(not(feature = "tokio")) && message.contains("a Tokio 1.x runtime") {
+        let wants_tokio = message.contains("a Tokio 1.x runtime") || message.contains("a Tokio context");
+        if cfg!(not(feature = "tokio")) && wants_tokio {
             message.push_str("; turn on the feature `tokio` of the crate highwire");
         }
         Cause(message)
@@ -46,10 +49,14 @@ mod tests {
 
     #[test]
     fn a_panic_without_tokio_names_the_feature() {
-        let text = "there is no reactor running, must be called from the context of a Tokio 1.x runtime";
+        let of_tokio = "there is no reactor running, must be called from the context of a Tokio 1.x runtime";
+        let of_sqlx = "this functionality requires a Tokio context";
         let hint = if cfg!(feature = "tokio") { "" } else { "; turn on the feature `tokio` of the crate highwire" };
-        assert_eq!(Cause::of(Box::new(text)).to_string(), format!("{text}{hint}"));
+        for text in [of_tokio, of_sqlx] {
+            assert_eq!(Cause::of(Box::new(text)).to_string(), format!("{text}{hint}"));
+        }
         assert_eq!(Cause::of(Box::new("é".repeat(300))).to_string(), "é".repeat(200));
+        assert_eq!(Cause::of(Box::new("two\nlines")).to_string(), "two lines");
         assert_eq!(Cause::of(Box::new(7)).to_string(), "the panic has no message");
     }
 }

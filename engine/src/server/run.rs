@@ -10,14 +10,14 @@ use crate::server::shared::{RESERVED_DESCRIPTORS, Shared};
 use crate::server::stats::Stats;
 use crate::server::trimming::Trimming;
 use crate::service::MakeService;
-use crate::worker::Worker;
 use crate::worker::tokio::Tokio;
+use crate::worker::{Worker, at_start};
 use crate::{Error, Result};
 use highwire_io::signal::Signal;
 use highwire_io::wake::Notifier;
 use highwire_io::{Address, Driver, Listener};
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -220,7 +220,10 @@ impl<M: MakeService> Server<M> {
         let signals = || [Signal::Stop, Signal::Reload, Signal::User].map(highwire_io::signal::count);
         let before = signals();
         highwire_io::signal::install(notifier)?;
-        let handle = self.start()?;
+        let handle = match self.make.on_start() {
+            None => self.start()?,
+            Some(_) => self.start_unless(move || signals()[Signal::Stop as usize] > before[Signal::Stop as usize])?,
+        };
         with_handle(handle.without_threads());
         let mut seen = [0; 3];
         let mut watch = Watch::default();
@@ -257,6 +260,25 @@ impl<M: MakeService> Server<M> {
             }
             watch.look_and_sleep(&handle);
         }
+    }
+
+    /// Starts the server, whose function for the start may take long. It is dropped, and the server shuts down, if `is_stopped`
+    /// returns true meanwhile.
+    fn start_unless(self, is_stopped: impl Fn() -> bool + Send + 'static) -> Result<Handle> {
+        let (shared, has_started) = (self.shared.clone(), Arc::new(AtomicBool::new(false)));
+        let ends = has_started.clone();
+        spawn("highwire-signals".to_string(), move || {
+            while !ends.load(Ordering::Acquire) {
+                if is_stopped() {
+                    shared.draining.store(true, Ordering::Release);
+                }
+                std::thread::sleep(WATCH);
+            }
+            Ok(())
+        })?;
+        let started = self.start();
+        has_started.store(true, Ordering::Release);
+        started
     }
 
     /// Starts the server in threads of its own, without signal handlers. It runs until [`Handle::shutdown`].
@@ -314,7 +336,8 @@ impl<M: MakeService> Server<M> {
     /// ([`with_graceful_shutdown`](Serve::with_graceful_shutdown)). The future is for a program on an executor, such as one with
     /// `#[tokio::main]`. Installs no signal handlers.
     pub fn serve(self) -> Serve<M> {
-        Serve::new(self)
+        let shared = self.shared.clone();
+        Serve::new(self, shared)
     }
 
     /// Starts the server, passes its handle to `with_handle`, and waits until the server has stopped, for example by
@@ -379,6 +402,7 @@ impl<M: MakeService> Server<M> {
             let (tell, told) = mpsc::channel();
             let run = move || {
                 let _running = Running::new(&shared);
+                let mut has_started = true;
                 if let Some(cpu) = cpu
                     && let Err(error) = highwire_io::affinity::pin(cpu)
                 {
@@ -390,7 +414,10 @@ impl<M: MakeService> Server<M> {
                     if number == 0
                         && let Some(hook) = service.on_start()
                     {
-                        worker.block_on(hook)?.map_err(Error::Service)?;
+                        match worker.block_on(at_start(hook, shared.clone()))? {
+                            Some(done) => done.map_err(Error::Service)?,
+                            None => has_started = false,
+                        }
                     }
                     worker.listen(share, listener_setups)?;
                     Ok(worker)
@@ -398,7 +425,7 @@ impl<M: MakeService> Server<M> {
                 match worker {
                     Ok(worker) => {
                         if tell.send(Ok(worker.remote())).is_ok() {
-                            let on_stop = (number == 0).then(|| service.on_stop()).flatten();
+                            let on_stop = (number == 0 && has_started).then(|| service.on_stop()).flatten();
                             return worker.run_to_the_end(on_stop);
                         }
                         Ok(())
@@ -570,13 +597,13 @@ impl Handle {
         future
     }
 
-    /// Returns true if every thread of the server has ended. The handles that [`Server::serve`] and
+    /// Returns true if every thread of the server has ended. The handles that [`Server::serve_with`] and
     /// [`Server::run_with`] pass on own no threads, so it always returns true there.
     pub fn is_finished(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits until the server has stopped, and returns the final counts. The handles that [`Server::serve`] and
+    /// Waits until the server has stopped, and returns the final counts. The handles that [`Server::serve_with`] and
     /// [`Server::run_with`] pass on own no threads, so it does not wait.
     ///
     /// # Errors

@@ -2,26 +2,33 @@
 
 use crate::runtime::promise::{Asked, promise};
 use crate::server::run::{Handle, Server, Watch};
+use crate::server::shared::Shared;
 use crate::server::stats::Stats;
 use crate::service::MakeService;
 use crate::{Error, Result};
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
 
 /// The future of a server, which [`Server::serve`] returns. The server starts when the future is first polled, and runs on
 /// threads of its own, so the executor may have one thread. The future is ready when the server has stopped, with its final
-/// counts. Dropping it begins a graceful shutdown, for which nobody waits then.
+/// counts. Dropping it begins a graceful shutdown; the drop does not wait for it. For the addresses, ask the server before
+/// ([`Server::addresses`]).
 #[must_use = "the server starts when the future is polled"]
 pub struct Serve<M> {
     state: State<M>,
+    shared: Arc<Shared>,
     /// When this is ready, the server shuts down.
     signal: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 enum State<M> {
     Idle(Option<Server<M>>),
-    Running { handle: Handle, end: Asked<Result<Stats>> },
+    /// A thread starts the server, which may take as long as the program's functions for the start.
+    Starting(Asked<Result<Handle>>, Asked<Result<Stats>>),
+    Running(Handle, Asked<Result<Stats>>),
 }
 
 impl<M> std::fmt::Debug for Serve<M> {
@@ -33,9 +40,20 @@ impl<M> std::fmt::Debug for Serve<M> {
 // Nothing in it is pinned by reference.
 impl<M> Unpin for Serve<M> {}
 
+impl<M> Serve<M> {
+    fn shutdown(&self) {
+        match &self.state {
+            State::Idle(_) => {}
+            // The workers see it in their first turn.
+            State::Starting(..) => self.shared.draining.store(true, Ordering::Release),
+            State::Running(handle, _) => handle.shutdown(),
+        }
+    }
+}
+
 impl<M: MakeService> Serve<M> {
-    pub(crate) fn new(server: Server<M>) -> Serve<M> {
-        Serve { state: State::Idle(Some(server)), signal: None }
+    pub(crate) fn new(server: Server<M>, shared: Arc<Shared>) -> Serve<M> {
+        Serve { state: State::Idle(Some(server)), shared, signal: None }
     }
 
     /// Shuts the server down gracefully when `signal` is ready. A later call replaces the signal of an earlier one.
@@ -51,17 +69,37 @@ impl<M: MakeService> Serve<M> {
         let State::Idle(server) = &mut self.state else { return Ok(()) };
         let problem = "the future of the server was polled after it had ended";
         let server = server.take().ok_or_else(|| Error::Setting(problem.to_string()))?;
-        let running = server.start()?;
-        let (handle, (promise, end)) = (running.without_threads(), promise());
+        let ((starts, started), (ends, ended)) = (promise(), promise());
         std::thread::Builder::new().name("highwire-serve".to_string()).spawn(move || {
+            let running = match server.start() {
+                Ok(running) => running,
+                Err(error) => return starts.keep(Err(error)),
+            };
+            starts.keep(Ok(running.without_threads()));
             let mut watch = Watch::default();
             while !running.is_finished() {
                 watch.look_and_sleep(&running);
             }
-            promise.keep(running.join());
+            ends.keep(running.join());
         })?;
-        self.state = State::Running { handle, end };
+        self.state = State::Starting(started, ended);
         Ok(())
+    }
+
+    /// Waits until the server has started, and then until it has ended.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<Stats>> {
+        let panicked = || Err(Error::Setting("the thread that waits for the server panicked".to_string()));
+        if let State::Starting(started, _) = &mut self.state {
+            let handle = ready!(started.poll(cx)).unwrap_or_else(panicked)?;
+            if let State::Starting(_, ended) = std::mem::replace(&mut self.state, State::Idle(None)) {
+                self.state = State::Running(handle, ended);
+            }
+            if self.shared.draining.load(Ordering::Acquire) {
+                self.shutdown();
+            }
+        }
+        let State::Running(_, ended) = &mut self.state else { return Poll::Pending };
+        Poll::Ready(ready!(ended.poll(cx)).unwrap_or_else(|| panicked().map(|_: Handle| Stats::of(&self.shared))))
     }
 }
 
@@ -72,22 +110,18 @@ impl<M: MakeService> Future for Serve<M> {
         if let Err(error) = self.begin() {
             return Poll::Ready(Err(error));
         }
-        let Serve { state: State::Running { handle, end }, signal } = &mut *self else { return Poll::Pending };
-        if signal.as_mut().is_some_and(|signal| signal.as_mut().poll(cx).is_ready()) {
-            *signal = None;
-            handle.shutdown();
+        if self.signal.as_mut().is_some_and(|signal| signal.as_mut().poll(cx).is_ready()) {
+            self.signal = None;
+            self.shutdown();
         }
-        let ended = std::task::ready!(end.poll(cx));
+        let ended = ready!(self.poll_end(cx));
         self.state = State::Idle(None);
-        let panicked = || Err(Error::Setting("the thread that waits for the server panicked".to_string()));
-        Poll::Ready(ended.unwrap_or_else(panicked))
+        Poll::Ready(ended)
     }
 }
 
 impl<M> Drop for Serve<M> {
     fn drop(&mut self) {
-        if let State::Running { handle, .. } = &self.state {
-            handle.shutdown();
-        }
+        self.shutdown();
     }
 }

@@ -20,7 +20,8 @@ use self::context::WorkerContext;
 use self::state::WorkerState;
 use self::tokio::Tokio;
 use crate::Result;
-use crate::runtime::context::Context;
+use crate::body::BoxError;
+use crate::runtime::context::{Context, now};
 use crate::runtime::rate_limited;
 use crate::runtime::remote::Remote;
 use crate::runtime::time::{sleep, timeout};
@@ -61,6 +62,9 @@ pub struct Worker<D: Driver, S: Service> {
     /// true.
     failed: bool,
     tokio: Tokio,
+    /// True while the thread waits in the loop of tokio.
+    #[cfg(feature = "tokio")]
+    waits: bool,
 }
 
 /// What a worker does after a turn.
@@ -126,9 +130,18 @@ impl<D: Driver, S: Service> Worker<D, S> {
             came: false,
             stopped: false,
             has_cut_tasks: false,
+            retired: false,
             watched: Vec::new(),
         };
-        Ok(Worker { driver, queue: Queue::new(), state, failed: false, tokio })
+        Ok(Worker {
+            driver,
+            queue: Queue::new(),
+            state,
+            failed: false,
+            tokio,
+            #[cfg(feature = "tokio")]
+            waits: false,
+        })
     }
 
     /// Accepts connections from `listeners`. Called once.
@@ -233,6 +246,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
     /// Runs turns until the worker has stopped, then the hook, and drops the worker.
     pub(crate) fn run_to_the_end(mut self, on_stop: Option<Hook>) -> Result<()> {
         let ran = self.run();
+        self.state.retire();
         if let (Ok(()), Some(hook)) = (&ran, on_stop)
             && let Err(error) = self.block_on(at_stop(hook, self.state.cx.shared.clone()))
         {
@@ -282,6 +296,28 @@ impl<D: Driver, S: Service> Worker<D, S> {
     /// Forgets a late wake of the future of an earlier [`block_on`](Self::block_on), which would keep the worker busy.
     pub(crate) fn forget_root(&self) {
         self.state.cx.context.set_root_woken(false);
+    }
+
+    /// Called before the thread waits in the loop of tokio, whose other tasks run meanwhile.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn begin_wait(&mut self) {
+        self.state.cx.context.set_waiting(true);
+        self.state.cx.before_wait();
+        self.waits = true;
+    }
+
+    /// Called when the thread no longer waits there.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn leave_wait(&mut self) {
+        self.state.cx.context.set_waiting(false);
+        if std::mem::take(&mut self.waits) {
+            self.state.cx.after_wait();
+        }
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn host_has_work(&self) -> bool {
+        self.state.cx.host_has_work()
     }
 
     #[cfg(feature = "tokio")]
@@ -416,21 +452,41 @@ impl<D: Driver, S: Service> Worker<D, S> {
     }
 }
 
-/// Waits until the other workers have ended, and then for the hook, in all for at most the time of a shutdown.
-async fn at_stop(hook: Hook, shared: Arc<Shared>) {
-    const GLANCE: Duration = Duration::from_millis(5);
-    let most = shared.config().timeouts.shutdown.max(Duration::from_secs(1));
-    let stopping = async {
-        while shared.running.load(Ordering::Acquire) > 1 {
-            sleep(GLANCE).await;
+/// The time between two looks at the server's state while a hook runs.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// Runs the hook for the server's start, and drops it if the server is stopped meanwhile. Returns `None` in that case.
+pub(crate) async fn at_start(mut hook: Hook, shared: Arc<Shared>) -> Option<std::result::Result<(), BoxError>> {
+    loop {
+        if let Ok(done) = timeout(GLANCE, &mut hook).await {
+            return Some(done);
         }
-        hook.await
-    };
-    match timeout(most, stopping).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::error!(%error, "the function for the server's stop failed"),
-        Err(_) => tracing::error!(?most, "the function for the server's stop took too long and was dropped"),
+        if shared.draining.load(Ordering::Acquire) {
+            tracing::warn!("the server was stopped while the function for its start ran, which is dropped");
+            return None;
+        }
     }
+}
+
+/// Waits until the other workers have ended, for at most the time of a shutdown and some more, and then for the hook, for at most
+/// the time of a shutdown. An abort ends both waits.
+async fn at_stop(mut hook: Hook, shared: Arc<Shared>) {
+    let most = shared.config().timeouts.shutdown.max(Duration::from_secs(1));
+    let aborts = || shared.aborting.load(Ordering::Acquire);
+    let begun = now();
+    while shared.running.load(Ordering::Acquire) > 1 && !aborts() && now().since(begun) < 2 * most {
+        sleep(GLANCE).await;
+    }
+    let begun = now();
+    let is_late = || now().since(begun) >= most || (aborts() && now().since(begun) >= Duration::from_secs(1));
+    while !is_late() {
+        match timeout(GLANCE, &mut hook).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => return tracing::error!(%error, "the function for the server's stop failed"),
+            Err(_) => {}
+        }
+    }
+    tracing::error!(?most, "the function for the server's stop took too long and is dropped");
 }
 
 impl<D: Driver, S: Service> Drop for Worker<D, S> {

@@ -90,6 +90,8 @@ pub(super) struct WorkerState<S> {
     pub(super) stopped: bool,
     /// True if a shutdown no longer waits for tasks.
     pub(super) has_cut_tasks: bool,
+    /// See [`retire`](Self::retire).
+    pub(super) retired: bool,
     /// The reports of watches that the host has not taken.
     pub(super) watched: Vec<(u64, Interest)>,
 }
@@ -120,7 +122,8 @@ impl<S: Service> WorkerState<S> {
 
     /// Returns true if the worker is stopping and has nothing left to serve.
     pub(super) fn is_deserted(&self) -> bool {
-        self.cx.draining()
+        !self.retired
+            && self.cx.draining()
             && self.is_empty()
             && self.listeners.is_empty()
             && self.cx.shared.acceptors.load(Ordering::Acquire) == 0
@@ -440,11 +443,16 @@ impl<S: Service> WorkerState<S> {
         }
     }
 
+    /// Records that the worker has stopped, and that only the server's last task uses it now.
+    pub(super) fn retire(&mut self) {
+        (self.retired, self.drain_until) = (true, None);
+    }
+
     /// Continues a shutdown of the server, if one has begun: drains the connections, stops accepting, and stops the
     /// worker when nothing is left to serve. Cuts the remaining connections and requests after the shutdown deadline or
     /// an abort.
     pub(super) fn see_shutdown(&mut self, queue: &mut Queue) {
-        if !self.cx.shared.draining.load(Ordering::Acquire) {
+        if self.retired || !self.cx.shared.draining.load(Ordering::Acquire) {
             return;
         }
         let shared = self.cx.shared.clone();

@@ -172,6 +172,7 @@ fn poll<D: Driver, S: Service, T>(
     cx: &mut Context<'_>,
 ) -> Poll<Result<T>> {
     wake::leave_wait();
+    worker.leave_wait();
     if let Poll::Ready(ready) = descriptor.poll_read_ready(cx) {
         // The turns see everything that has happened until now.
         ready?.clear_ready_matching(Ready::READABLE);
@@ -181,12 +182,13 @@ fn poll<D: Driver, S: Service, T>(
         if let Some(output) = end(worker, matches!(turned, Turned::Stopped)) {
             return Poll::Ready(Ok(output));
         }
-        if matches!(turned, Turned::Busy) || worker.is_busy() || worker.is_root_woken() {
+        if matches!(turned, Turned::Busy) || worker.is_busy() || worker.is_root_woken() || worker.host_has_work() {
             continue;
         }
         worker.arm()?;
         return match descriptor.poll_read_ready(cx) {
             Poll::Pending => {
+                worker.begin_wait();
                 wake::begin_wait(cx.waker());
                 Poll::Pending
             }

@@ -52,7 +52,7 @@ mod tests {
     use crate::middleware::{BodyLimit, Next, OwnedRequest, from_fn};
 
     #[test]
-    fn routes_are_described_by_path_and_kind_of_handler() {
+    fn routes_are_described_by_method_path_and_kind_of_handler() {
         let limited = App::new().get("/limited", async || "a future").with(BodyLimit::new(1));
         let around = App::new()
             .get("/around", || "at once")
@@ -68,8 +68,13 @@ mod tests {
             let (path, is_async) = app.route(route);
             format!("{path}: {}", if is_async { "async" } else { "plain" })
         };
-        let expected =
-            ["/plain: plain", "/async: async", "/blocking: plain", "/in/limited: async", "/in/around: async"];
+        let expected = [
+            "GET /plain: plain",
+            "GET /async: async",
+            "GET /blocking: plain",
+            "GET /in/limited: async",
+            "GET /in/around: async",
+        ];
         let kinds: [String; 5] = std::array::from_fn(|route| kind(route as u32));
         assert_eq!(kinds, expected);
     }

@@ -120,14 +120,14 @@ impl Service for Dispatcher {
             task,
         };
         let outcome = self.endpoints[route as usize].call(&mut request, answer);
-        self.log_caught(route);
+        self.log_caught(Some(route));
         outcome
     }
 
     fn poll(&mut self, (route, place): (u32, u32), cx: &mut Context<'_>) -> Poll<Response> {
         let _templates = templates::enter(&self.templates[self.shared.app.scope(route)]);
         let polled = self.endpoints[route as usize].poll(place, cx);
-        self.log_caught(route);
+        self.log_caught(Some(route));
         polled
     }
 
@@ -156,6 +156,8 @@ impl Service for Dispatcher {
     }
 
     fn panicked(&self, route: Option<u32>, cause: &Cause) -> Response {
+        // A panic that a middleware has caught before.
+        self.log_caught(route);
         self.log_panic(route, cause);
         self.error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error")
     }
@@ -169,9 +171,9 @@ impl Service for Dispatcher {
 impl Dispatcher {
     /// Logs the panic that a middleware of this route has just caught, if there is one.
     #[inline]
-    fn log_caught(&self, route: u32) {
+    fn log_caught(&self, route: Option<u32>) {
         if let Some(cause) = wrap::take_caught() {
-            self.log_panic(Some(route), &cause);
+            self.log_panic(route, &cause);
         }
     }
 

@@ -4,6 +4,7 @@ use crate::App;
 use highwire_engine::Hook;
 use highwire_engine::body::BoxError;
 use std::future::Future;
+use std::sync::Arc;
 
 /// Makes the future of a hook, on the worker that polls it.
 type MakeHook = Box<dyn Fn() -> Hook + Send + Sync>;
@@ -49,37 +50,42 @@ where
     Fut: Future<Output = Result<(), E>> + 'static,
     E: Into<BoxError>,
 {
+    let hook = Arc::new(hook);
     Box::new(move || {
-        let future = hook();
-        Box::pin(async move { future.await.map_err(Into::into) })
+        let hook = hook.clone();
+        // The function is called when its turn has come.
+        Box::pin(async move { hook().await.map_err(Into::into) })
     })
 }
 
 impl App {
     /// Adds an async function that runs before the server accepts connections: migrations of a database, a cache to fill. If it
-    /// returns an error, the server does not start, and its caller gets the error. Several run one after the other, those of nested
-    /// apps when they are nested. A client that connects meanwhile waits.
+    /// returns an error, the server does not start, and its caller gets the error. Several run one after the other, in the order of the
+    /// calls of `on_start` and [`nest`](App::nest). A client that connects meanwhile waits.
     ///
-    /// It runs once, on the first worker, where clients, tasks and, with the feature `tokio`, tokio's sockets work; a value that
-    /// needs a hook's result is made before the app. There is no time limit; [`timeout`](crate::time::timeout) sets one. The engine
-    /// `threads` refuses such an app. `testing::Client` and workers in a program's own loop do not run it.
+    /// It runs once, on the first worker, where clients, tasks and, with the feature `tokio`, tokio's sockets work. It cannot add
+    /// state: make what the handlers share, such as a pool, before the app, and clone it into the function. There is no time limit;
+    /// [`timeout`](crate::time::timeout) sets one. The engine `threads` refuses such an app. `testing::Client` and workers in a
+    /// program's own loop do not run it.
     ///
     /// ```
-    /// use highwire::App;
-    /// use std::sync::Arc;
-    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// use highwire::{App, State};
+    /// use std::sync::{Arc, OnceLock};
     ///
-    /// let is_warm = Arc::new(AtomicBool::new(false));
-    /// let warming = is_warm.clone();
-    /// let app = App::new().get("/", || "hello").on_start(move || {
-    ///     let warming = warming.clone();
-    ///     async move {
-    ///         warming.store(true, Ordering::Relaxed);
-    ///         Ok::<(), std::io::Error>(())
-    ///     }
-    /// });
+    /// /// Words that are read before the first request.
+    /// type Words = Arc<OnceLock<Vec<&'static str>>>;
+    ///
+    /// async fn read(words: Words) -> Result<(), std::io::Error> {
+    ///     let _ = words.set(vec!["hello"]);
+    ///     Ok(())
+    /// }
+    ///
+    /// let words = Words::default();
+    /// let app = App::new()
+    ///     .state(words.clone())
+    ///     .get("/", |State(words): State<Words>| words.get().map(|words| words[0]))
+    ///     .on_start(move || read(words.clone()));
     /// let handle = app.listen("127.0.0.1:0")?.start()?;
-    /// assert!(is_warm.load(Ordering::Relaxed));
     /// handle.shutdown();
     /// handle.join()?;
     /// # Ok::<(), highwire::Error>(())

@@ -197,10 +197,10 @@ impl App {
 
     /// Moves another app's routes below a prefix, with its middleware around them and around their 405 and OPTIONS
     /// responses, and with its values. For requests of its routes, handlers and middleware find its values before those of
-    /// this app, also the middleware around this app; for other requests nothing does. Settings, `https`, `not_found` and a
-    /// [`fallback`](App::fallback) of the other app are an error when the server is built, because they concern all paths; to
-    /// take all paths below a prefix, register [`any`](App::any) with `/{*rest}` in the other app. Handlers see the
-    /// whole path, including the prefix.
+    /// this app, also the middleware around this app; for other requests nothing does. Settings, `https`, `not_found`, `on_rejection`,
+    /// `on_wait` and a [`fallback`](App::fallback) of the other app are an error when the server is built, because they concern all
+    /// paths; to take all paths below a prefix, register [`any`](App::any) with `/{*rest}` in the other app. The other app's `on_error`
+    /// answers only the panics within its own middleware. Handlers see the whole path, including the prefix.
     pub fn nest(mut self, prefix: &str, mut other: App) -> App {
         let prefix = prefix.trim_end_matches('/');
         for mut registered in self.take_over(&mut other) {
@@ -338,9 +338,10 @@ impl App {
         self.on_error(|status, text| Problem::new(status, text.trim_end().to_string()))
     }
 
-    /// Sets the function that words the refusals of extractors. It gets the request and the [`Problem`] that the extractor would send,
-    /// whose members say what is wrong: the wrong field, its place. The response keeps the refusal's header fields, such as
-    /// `WWW-Authenticate`, unless it has its own.
+    /// Sets the function that makes the response to a request that an extractor refuses. It gets the request and the [`Problem`] that the
+    /// extractor would send, whose members say what is wrong: the wrong field, its place. The response has the problem's status unless
+    /// the function sets another than 200, and keeps the refusal's header fields, such as `WWW-Authenticate`, unless it has its own.
+    /// Only the outermost app may call this.
     ///
     /// It is not called for refusals that are no problem documents, such as those of a program's own extractors, for those of
     /// [`AsyncFromRequest::from_parts`](crate::AsyncFromRequest::from_parts), which come after the request was taken apart, and for errors

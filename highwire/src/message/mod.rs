@@ -20,4 +20,6 @@ pub(crate) mod typed;
 #[cfg(feature = "headers")]
 pub(crate) mod typed_header;
 pub(crate) mod upgrade;
+#[cfg(feature = "garde")]
+pub(crate) mod valid;
 pub(crate) mod weight;

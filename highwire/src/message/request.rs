@@ -81,11 +81,15 @@ impl<'r> Request<'r> {
     pub(crate) fn refused(&self, mut response: Response) -> Response {
         let Some(word) = &self.shared.app.on_rejection else { return response };
         let Some(problem) = problem::take_problem(&response) else { return response };
+        let status = problem.status();
         let mut worded = word(self, problem);
-        for (name, value) in response.own_headers().drain(..) {
-            if worded.header(&name).is_none() {
-                worded.add_header(name, value);
-            }
+        if worded.status() == StatusCode::OK {
+            worded.set_status(status);
+        }
+        let mut kept = std::mem::take(response.own_headers());
+        kept.retain(|(name, _)| worded.header(name).is_none());
+        for (name, value) in kept {
+            worded.add_header(name, value);
         }
         worded
     }

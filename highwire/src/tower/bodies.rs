@@ -50,14 +50,15 @@ where
         return Content::Bytes(Bytes::new());
     }
     let length = body.size_hint().exact();
-    let mut outgoing = Outgoing { body: Box::pin(body), first: None, trailers: Rc::default() };
+    let mut outgoing = Outgoing { body: Box::pin(body), first: None, has_ended: false, trailers: Rc::default() };
     if let Some(length) = length {
         // The engine polls again with the task's waker if the body is not ready.
         let mut cx = Context::from_waker(Waker::noop());
         match Pin::new(&mut outgoing).poll_next(&mut cx) {
             Poll::Ready(Some(Ok(bytes))) if bytes.len() as u64 == length => return Content::Bytes(bytes),
             Poll::Ready(Some(part)) => outgoing.first = Some(part),
-            Poll::Ready(None) | Poll::Pending => {}
+            Poll::Ready(None) => outgoing.has_ended = true,
+            Poll::Pending => {}
         }
     }
     Content::Stream(Box::new(streamed(outgoing, length)))
@@ -89,6 +90,8 @@ struct Outgoing<B> {
     body: Pin<Box<B>>,
     /// The part that was taken before the stream began.
     first: Option<Result<Bytes, BoxError>>,
+    /// True if the body has ended before the stream began.
+    has_ended: bool,
     trailers: Rc<RefCell<HeaderMap>>,
 }
 
@@ -101,6 +104,9 @@ where
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(first));
+        }
+        if self.has_ended {
+            return Poll::Ready(None);
         }
         loop {
             let frame = match self.body.as_mut().poll_frame(cx) {

@@ -162,8 +162,11 @@ pub struct Incoming {
 
 /// Returns the length that a request announces. A body with a coding may be decoded on its way.
 fn announced_length(headers: &HeaderMap) -> Option<u64> {
-    let length = headers.get(header::CONTENT_LENGTH).filter(|_| !headers.contains_key(header::CONTENT_ENCODING))?;
-    length.to_str().ok()?.parse().ok()
+    if headers.contains_key(header::CONTENT_ENCODING) { None } else { content_length(headers) }
+}
+
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// The most bytes of a body that are taken without a task and a channel, if they have arrived.
@@ -186,10 +189,8 @@ async fn take_over(mut body: Body, length: Option<u64>) -> Incoming {
                     *first = Err(error);
                     return Poll::Ready(true);
                 }
-                _ => return Poll::Ready(true),
-            }
-            if first.as_ref().is_ok_and(|first| first.len() as u64 >= length) {
-                return Poll::Ready(true);
+                // Trailers reach the service behind the rest.
+                _ => return Poll::Ready(body.trailers().is_empty()),
             }
         }
         // What has arrived with the head is there in this turn, or in the next one.
@@ -252,7 +253,7 @@ where
     B::Error: Into<BoxError>,
 {
     let (parts, body) = answer.into_parts();
-    let announced = announced_length(&parts.headers);
+    let announced = content_length(&parts.headers);
     let mut response = Response::new(parts.status);
     let mut last = None;
     for (name, value) in parts.headers {

@@ -34,14 +34,20 @@ use std::task::{Context, Poll};
 /// `Router::into_make_service_with_connect_info::<SocketAddr>` returns is one, too. It is asked for a service at each request,
 /// not once for each connection.
 ///
-/// axum's routers need tokio for their timers, WebSockets and bodies: turn on the features `tokio` and `hyper`. Then the service
-/// runs inside the tokio runtime of a worker's thread, not in that of the caller: tasks that it spawns stay on that thread, and
-/// `block_in_place` panics.
+/// For axum (0.8) turn on the feature `axum`, which includes `hyper`, `tokio` and `tower`. The service then runs inside the tokio
+/// runtime of a worker's thread, not in that of the caller: `block_in_place` panics, and a shutdown does not wait for tasks of
+/// `tokio::spawn`, which are dropped with the worker. For work that must outlive it, take a `Handle` of the program's runtime, or use
+/// [`spawn`](crate::spawn). A type of your own is connect info if it implements `Connected<tower::Connection>`. Services must be
+/// `Sync`, as routers are.
 ///
-/// A service of requests gets no [`Peer`] among the extensions; a maker is asked for the connection's.
+/// `axum::serve` has no timeouts. Here a handler has 60 seconds and so has each part of a response (`timeouts.handler`), a WebSocket on
+/// which nothing passes ends after 300 (`timeouts.tunnel`), and a shutdown cuts what is left after 30 (`timeouts.shutdown`): send
+/// keep-alives in event streams, and Pings. [`configure`](ServeService::configure) changes these settings and all others of [`Config`].
+/// The queue of connections is the listener's own, which all workers share.
 ///
-/// The server has all limits and timeouts of [`Config`], of which axum has none: [`configure`](ServeService::configure) changes
-/// them. Heads, bodies, WebSockets and HTTP/2 are as with [`service`].
+/// Requests to a `Router` carry no [`Peer`]: for the address use `into_make_service_with_connect_info`. Bodies, WebSockets and HTTP/2
+/// are as with [`service`]. For TLS, unix sockets, several addresses, routes of an app or hooks, use
+/// `App::new().fallback(tower::service(router))` and its `listen`.
 pub fn serve<L, S, K>(listener: L, service: S) -> ServeService
 where
     L: IntoListener,
@@ -126,7 +132,7 @@ fn as_io(error: crate::Error) -> io::Error {
     }
 }
 
-/// A listening socket of the standard library or of tokio, for [`serve`].
+/// A listening socket of the standard library or, with the feature `tokio`, of tokio, for [`serve`].
 pub trait IntoListener {
     /// Returns the socket without its runtime.
     ///

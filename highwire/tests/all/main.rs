@@ -62,6 +62,8 @@ mod app {
     mod tokio;
     #[cfg(feature = "tokio")]
     mod tokio_workers;
+    #[cfg(feature = "garde")]
+    mod valid;
 }
 
 mod client {

@@ -100,6 +100,9 @@ pub struct Readiness {
     poll: Poll,
     /// `None` while a turn handles the events, and after a failed turn.
     events: Option<Events>,
+    /// True if the last poll has filled `events`, so that more may wait, of which an edge-triggered loop around this one would not
+    /// learn.
+    is_full: bool,
     buffer: Box<[u8]>,
     connections: Slots<Connection>,
     connecting: Connecting<(Stream, Peer)>,
@@ -139,6 +142,7 @@ impl Readiness {
         Ok(Readiness {
             poll,
             events: Some(Events::with_capacity(limit::EVENTS_A_TURN)),
+            is_full: false,
             buffer: vec![0; limit::RECEIVE_BYTES].into_boxed_slice(),
             connections: Slots::new(),
             connecting: Connecting::new(),
@@ -426,7 +430,12 @@ impl Readiness {
     /// Returns how long to wait for events, or `None` to wait without a limit.
     fn patience(&self, until: Option<Instant>) -> Option<Duration> {
         let has_reports = !(self.drained.is_empty() && self.blocked.is_empty() && self.broken.is_empty());
-        if has_reports || !self.ready.is_empty() || !self.refused.is_empty() || !self.unwatchable.is_empty() {
+        if has_reports
+            || self.is_full
+            || !self.ready.is_empty()
+            || !self.refused.is_empty()
+            || !self.unwatchable.is_empty()
+        {
             return Some(Duration::ZERO);
         }
         // Events do not find a lingering connection, because its slot is free. Look at all lingering connections every
@@ -502,7 +511,9 @@ impl Driver for Readiness {
         sink.begin(self.now);
         self.report(queue, sink);
         self.report_unwatchable(queue, sink);
+        let mut count = 0;
         for event in &events {
+            count += 1;
             match event.token() {
                 NOTIFIER => {
                     self.notifier.acknowledge();
@@ -538,6 +549,7 @@ impl Driver for Readiness {
             self.report(queue, sink);
         }
         self.events = Some(events);
+        self.is_full = count >= limit::EVENTS_A_TURN;
         for _ in 0..ready {
             match self.ready.pop_front() {
                 Some(Token(token)) if token & LISTENER != 0 => {

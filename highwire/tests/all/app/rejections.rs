@@ -19,6 +19,22 @@ impl FromRequest for Own {
     }
 }
 
+/// An extractor that refuses with a problem and repeated fields.
+struct Schemes;
+
+impl FromRequest for Schemes {
+    fn from_request(_: &mut Request<'_>) -> Result<Schemes, Response> {
+        let mut response = Problem::new(StatusCode::UNAUTHORIZED, "who are you?").into_response();
+        for scheme in ["Basic", "Digest"] {
+            response.add_header(
+                highwire::HeaderName::from_static("www-authenticate"),
+                highwire::HeaderValue::from_static(scheme),
+            );
+        }
+        Err(response)
+    }
+}
+
 fn word(request: &Request<'_>, problem: Problem) -> (StatusCode, String) {
     (problem.status(), format!("{} {}: {}", request.method(), request.path(), problem.detail()))
 }
@@ -31,6 +47,7 @@ fn app() -> App {
         .post("/form", blocking(|Form(Named { name }): Form<Named>| name))
         .get("/bearer", |bearer: Bearer| bearer.token)
         .get("/own", |_: Own| "")
+        .get("/schemes", |_: Schemes| "")
         .get("/handler", || Problem::new(StatusCode::GONE, "from the handler"))
 }
 
@@ -56,6 +73,8 @@ fn refusals_of_extractors_get_the_apps_words() {
 fn the_fields_of_the_refusal_stay_and_other_responses_are_left_alone() {
     let mut client = Client::new(app().on_rejection(word)).expect("an app");
     assert!(client.get("/bearer").send().header("www-authenticate").starts_with("Bearer"));
+    let schemes = client.get("/schemes").send();
+    assert_eq!(schemes.headers().get_all("www-authenticate").iter().collect::<Vec<_>>(), ["Basic", "Digest"]);
     assert_eq!(client.get("/own").send().text(), "own words");
     assert!(client.get("/handler").send().text().contains(r#""detail":"from the handler""#));
     assert_eq!(client.get("/path/7").send().text(), "7");

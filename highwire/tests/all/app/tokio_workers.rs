@@ -268,6 +268,90 @@ fn a_server_is_a_future_of_tokio_that_ends_with_its_signal() {
 }
 
 #[test]
+fn a_server_starts_beside_the_tasks_of_a_runtime_with_one_thread() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let (word, heard) = oneshot::channel::<()>();
+        let heard = Arc::new(Mutex::new(Some(heard)));
+        // The hook waits for a task of the caller's runtime.
+        let hook = move || heard.lock().expect("no panic").take().expect("the first call");
+        let (stop, stopped) = oneshot::channel::<()>();
+        let app = App::new().get("/", || "hello").on_start(hook);
+        let stop = Arc::new(Mutex::new(Some(stop)));
+        let app = app.on_start(move || {
+            let _ = stop.lock().expect("no panic").take().map(|stop| stop.send(()));
+            std::future::ready(Ok::<(), std::io::Error>(()))
+        });
+        let server = app.listen("127.0.0.1:0").expect("a server");
+        let serving = server.serve().with_graceful_shutdown(async move { drop(stopped.await) });
+        let telling = async move {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            word.send(()).expect("the hook waits");
+        };
+        let (served, ()) = tokio::join!(tokio::time::timeout(PATIENCE, serving), telling);
+        served.expect("the server ends").expect("no worker fails");
+    });
+}
+
+#[test]
+fn a_server_that_is_stopped_while_it_starts_drops_its_hook() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let (held, dropped) = oneshot::channel::<()>();
+        let held = Arc::new(Mutex::new(Some(held)));
+        let hook = move || {
+            let held = held.lock().expect("no panic").take();
+            async move {
+                std::future::pending::<()>().await;
+                drop(held);
+                Ok::<(), std::io::Error>(())
+            }
+        };
+        let stops = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let noted = stops.clone();
+        let app = App::new().get("/", || "hello").on_start(hook).on_stop(move || {
+            noted.store(true, std::sync::atomic::Ordering::Relaxed);
+            std::future::ready(Ok::<(), std::io::Error>(()))
+        });
+        let serving = app.listen("127.0.0.1:0").expect("a server").serve();
+        let serving = serving.with_graceful_shutdown(tokio::time::sleep(Duration::from_millis(5)));
+        tokio::time::timeout(PATIENCE, serving).await.expect("the server ends").expect("no worker fails");
+        assert!(dropped.await.is_err(), "the hook is dropped");
+        assert!(!stops.load(std::sync::atomic::Ordering::Relaxed), "what has not started has no stop");
+    });
+}
+
+#[test]
+fn tasks_of_tokio_may_set_timers_of_an_idle_worker() {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let app = || {
+        let sender = sender.clone();
+        App::new().get("/", move || {
+            let sender = sender.clone();
+            tokio::task::spawn_local(async move {
+                for _ in 0..3 {
+                    // The worker has armed its wait before this task runs.
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    let begun = Instant::now();
+                    highwire::time::sleep(Duration::from_millis(20)).await;
+                    sender.send(begun.elapsed()).expect("the test waits");
+                    let late = highwire::time::timeout(Duration::from_millis(5), std::future::pending::<()>()).await;
+                    assert!(late.is_err());
+                }
+            });
+            "begun"
+        })
+    };
+    on_each_engine(app, |ask| {
+        assert_eq!(ask("/"), "begun");
+        for _ in 0..3 {
+            let slept = receiver.recv_timeout(PATIENCE).expect("the timer rings");
+            assert!(slept >= Duration::from_millis(18), "{slept:?}");
+        }
+    });
+}
+
+#[test]
 fn a_server_ends_when_its_future_is_dropped_and_tells_if_it_cannot_start() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
