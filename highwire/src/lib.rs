@@ -128,3 +128,8 @@ pub use task::spawn;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/embedding.md")]
 struct EmbeddingPage;
+
+/// The programs of the page about tokio and axum, as tests.
+#[cfg(all(doctest, unix, feature = "axum"))]
+#[doc = include_str!("../../docs/tokio.md")]
+struct TokioPage;
