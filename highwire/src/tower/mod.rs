@@ -12,7 +12,7 @@
 //! # let _ = app;
 //! ```
 //!
-//! [`serve`] serves such a router alone, in place of `axum::serve`. [`into_service`] turns an app into a service, for use in axum, hyper or tonic, and behind layers:
+//! [`nested`] puts a service below a prefix that it does not see. [`serve`] serves such a router alone, in place of `axum::serve`. [`into_service`] turns an app into a service, for use in axum, hyper or tonic, and behind layers:
 //!
 //! ```
 //! use axum::Router;
@@ -33,6 +33,7 @@ mod app;
 pub(crate) mod bodies;
 mod client;
 mod handler;
+mod nested;
 mod serve;
 #[cfg_attr(not(feature = "hyper"), path = "no_upgrade.rs")]
 mod upgrade;
@@ -40,4 +41,5 @@ mod upgrade;
 pub use app::{AppService, into_service};
 pub use handler::{Incoming, Parts, service};
 pub use highwire_engine::call::{CROSSING_BYTES, ResponseBody, ResponseFuture};
+pub use nested::nested;
 pub use serve::{Connection, IntoListener, OfConnections, OfRequests, ServeFuture, ServeService, Served, serve};

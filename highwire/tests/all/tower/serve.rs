@@ -418,3 +418,34 @@ fn a_server_that_cannot_start_says_so() {
         assert!(error.to_string().contains("memory"), "{error}");
     });
 }
+
+#[test]
+fn a_router_below_a_prefix_sees_the_rest_of_the_path() {
+    let router = || {
+        Router::new()
+            .fallback(async |uri: axum::http::Uri| uri.path_and_query().map(ToString::to_string).unwrap_or_default())
+    };
+    let guarded = highwire::App::new()
+        .with(highwire::middleware::before(|request: &mut highwire::Request<'_>| {
+            if request.header("x-key").is_some() { Ok(()) } else { Err(highwire::StatusCode::FORBIDDEN) }
+        }))
+        .nest("", tower::nested("/guarded", router()));
+    let app =
+        highwire::App::new().get("/", || "ours").nest("", tower::nested("/old/api/", router())).nest("/in", guarded);
+    let mut client = highwire::testing::Client::new(app).expect("an app");
+    for (path, expected) in [
+        ("/", "ours"),
+        ("/old/api", "/"),
+        ("/old/api/", "/"),
+        ("/old/api/a%2Fb/c?d=%20", "/a%2Fb/c?d=%20"),
+        ("/old/./x/../api/y", "/y"),
+        ("/in/guarded/z", "/z"),
+    ] {
+        assert_eq!(client.get(path).header("x-key", "1").send().text(), expected, "{path}");
+    }
+    assert_eq!(client.get("/old/apis").send().status(), 404);
+    // Other spellings of the prefix do not avoid the middleware.
+    for path in ["/in/guarded/z", "/in/%67uarded/z", "/in/x/../guarded/z"] {
+        assert_eq!(client.get(path).send().status(), 403, "{path}");
+    }
+}
