@@ -390,7 +390,8 @@ impl App {
 
     /// Sets functions that are called just before and just after a worker's thread blocks until something happens, on that
     /// thread. They are not called when the worker only looks whether something has. A program whose handlers need a lock, such as
-    /// that of an interpreter, lets it go in `before` and takes it again in `after`. They must not panic.
+    /// that of an interpreter, lets it go in `before` and takes it again in `after`. They must not panic. With the feature `tokio`, tasks
+    /// that a handler gives to tokio run between the two, without such a lock.
     pub fn on_wait(
         mut self,
         before: impl Fn() + Send + Sync + 'static,
