@@ -316,9 +316,14 @@ impl Connection {
 
     /// Handles the driver's report that the peer has ended its direction, although not all bytes before the end are received.
     pub(crate) fn end_arrived(&mut self, worker: &mut WorkerContext<impl Service>) {
-        self.transport.peer_left(worker);
-        if let Protocol::Tunnel(tunnel) = &self.protocol {
-            tunnel.keep_due(&self.transport, worker);
+        match &self.protocol {
+            Protocol::Tunnel(tunnel) => tunnel.peer_left(&mut self.transport, worker),
+            // The tunnel has ended, and its last bytes wait.
+            Protocol::Http1(_) | Protocol::Http2(_) => {
+                if let Some(ticks) = self.transport.peer_left(worker) {
+                    self.transport.hurry(ticks, worker);
+                }
+            }
         }
     }
 

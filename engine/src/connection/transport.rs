@@ -228,12 +228,12 @@ impl Transport {
         }
     }
 
-    /// Records that the peer has probably left, so that it must take the waiting bytes soon.
-    pub(super) fn peer_left(&mut self, worker: &mut WorkerContext<impl Service>) {
+    /// Records that the peer has probably left, so that it must take the waiting bytes soon. Returns the number of ticks in which it
+    /// must, if the connection waits for that and this is news.
+    pub(super) fn peer_left(&mut self, worker: &WorkerContext<impl Service>) -> Option<u32> {
         let is_new = std::mem::replace(&mut self.departure, Departure::Left) != Departure::Left;
-        if is_new && matches!(self.phase, Phase::Write | Phase::Closing) {
-            self.hurry(self.write_ticks(worker), worker);
-        }
+        let waits = matches!(self.phase, Phase::Write | Phase::Closing);
+        (is_new && waits).then(|| self.write_ticks(worker))
     }
 
     /// Sets whether the connection uses TLS.

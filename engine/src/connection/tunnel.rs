@@ -191,10 +191,18 @@ impl Tunnel {
             return;
         }
         if transport.ended() {
-            transport.peer_left(worker);
-            self.keep_due(transport, worker);
+            self.peer_left(transport, worker);
         } else if transport.paused() {
             transport.watch_end(queue);
+        }
+    }
+
+    /// Records that the peer has probably left. An earlier alarm of the task stays an alarm.
+    pub(super) fn peer_left(&self, transport: &mut Transport, worker: &mut WorkerContext<impl Service>) {
+        if let Some(ticks) = transport.peer_left(worker) {
+            let mut raw = self.stream.raw.borrow_mut();
+            let due = worker.tick().saturating_add(ticks).min(raw.due);
+            transport.set_tunnel_due(due, &mut raw, worker);
         }
     }
 

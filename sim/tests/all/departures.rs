@@ -7,7 +7,7 @@ use crate::peer::seen::{see, seen};
 use crate::peer::websocket::{KEY, request};
 use crate::peer::{SECOND, in_all_weathers};
 use highwire::sse::{self, Event};
-use highwire::ws::{Message, WebSocket};
+use highwire::ws::{Message, WebSocket, WebSocketUpgrade};
 use highwire::{App, Disconnect, OnDisconnect, blocking, time};
 use highwire_io::sim::{Arrived, Client};
 
@@ -232,6 +232,26 @@ fn what_waits_for_a_peer_that_has_ended_its_direction_is_dropped() {
     play.client.shutdown();
     assert!(play.seconds_to_the_end(false, |_| {}) <= 3);
     assert_eq!(play.worker.account(), 0);
+}
+
+/// An earlier alarm of the task, such as that of a Ping, once counted as the deadline of such a peer.
+#[test]
+fn a_peer_that_has_ended_its_direction_has_its_time_beside_the_alarms_of_the_task() {
+    async fn floods(socket: WebSocket) {
+        let (sender, mut receiver) = socket.split();
+        // More than the link takes, and few enough for one send, after which receiving is paused.
+        for _ in 0..30 {
+            sender.try_send(Message::binary(vec![b'x'; 1_000])).expect("room for it");
+        }
+        while let Some(Ok(_)) = receiver.recv().await {}
+    }
+    let fields = format!("Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n");
+    let upgrade = |upgrade: WebSocketUpgrade| upgrade.ping_interval(SECOND / 2).on_upgrade(floods);
+    let mut play = Play::new(App::new().get("/", upgrade));
+    play.client.send(request(&fields).as_bytes());
+    play.settle(false);
+    play.client.shutdown();
+    assert_eq!(play.seconds_to_the_end(false, |_| {}), 2);
 }
 
 /// Such a peer is found, too, if receiving is paused because more waits for the handler than the server keeps for it.
