@@ -149,8 +149,8 @@ impl RawReader {
     /// direction. It goes on waiting when the server stops.
     ///
     /// # Errors
-    /// Returns an error if the connection is broken, or if it ends because it was idle, so that nobody takes what was received for
-    /// all.
+    /// Returns an error if the connection is broken. Returns [`TimedOut`](std::io::ErrorKind::TimedOut) if the server ends it because
+    /// it was idle: the peer may have had more to send.
     #[cfg(feature = "tokio")]
     pub(super) fn poll_read_into(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<std::io::Result<usize>> {
         loop {
@@ -162,7 +162,7 @@ impl RawReader {
                 return Poll::Ready(Ok(count));
             }
             return match self.raw.borrow().end {
-                // The stop of the server is told once.
+                // `poll_received` has reported that the server stops, which it does once.
                 None => continue,
                 Some(Ended::Peer) => Poll::Ready(Ok(0)),
                 Some(_) => Poll::Ready(Err(std::io::ErrorKind::TimedOut.into())),

@@ -218,10 +218,11 @@ impl Context {
         self.await_stop.borrow().values().for_each(Waker::wake_by_ref);
     }
 
-    /// Records that the worker waits in a loop in which other code of this thread runs, or no longer does.
+    /// Records that the worker waits in a loop in which other code of this thread runs, or no longer does. Returns true if it has
+    /// waited until now.
     #[cfg(feature = "tokio")]
-    pub(crate) fn set_waiting(&self, waits: bool) {
-        self.waits_since.set(waits.then(clock::stopwatch));
+    pub(crate) fn set_waiting(&self, waits: bool) -> bool {
+        self.waits_since.replace(waits.then(clock::stopwatch)).is_some()
     }
 
     /// Returns the time: that of the turn, or the present one if the worker waits in another loop.

@@ -26,9 +26,12 @@ pub struct Serve<M> {
 
 enum State<M> {
     Idle(Option<Server<M>>),
-    /// A thread starts the server, which may take as long as the program's functions for the start.
-    Starting(Asked<Result<Handle>>, Asked<Result<Stats>>),
-    Running(Handle, Asked<Result<Stats>>),
+    /// A thread starts the server, which may take as long as the program's functions for the start, and waits for its end.
+    Begun {
+        started: Asked<Result<Handle>>,
+        handle: Option<Handle>,
+        ended: Asked<Result<Stats>>,
+    },
 }
 
 impl<M> std::fmt::Debug for Serve<M> {
@@ -44,9 +47,9 @@ impl<M> Serve<M> {
     fn shutdown(&self) {
         match &self.state {
             State::Idle(_) => {}
+            State::Begun { handle: Some(handle), .. } => handle.shutdown(),
             // The workers see it in their first turn.
-            State::Starting(..) => self.shared.draining.store(true, Ordering::Release),
-            State::Running(handle, _) => handle.shutdown(),
+            State::Begun { handle: None, .. } => self.shared.draining.store(true, Ordering::Release),
         }
     }
 }
@@ -82,25 +85,27 @@ impl<M: MakeService> Serve<M> {
             }
             ends.keep(running.join());
         })?;
-        self.state = State::Starting(started, ended);
+        self.state = State::Begun { started, handle: None, ended };
         Ok(())
     }
 
     /// Waits until the server has started, and then until it has ended.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<Stats>> {
-        let panicked = || Err(Error::Setting("the thread that waits for the server panicked".to_string()));
-        if let State::Starting(started, _) = &mut self.state {
-            let handle = ready!(started.poll(cx)).unwrap_or_else(panicked)?;
-            if let State::Starting(_, ended) = std::mem::replace(&mut self.state, State::Idle(None)) {
-                self.state = State::Running(handle, ended);
-            }
+        let State::Begun { started, handle, ended } = &mut self.state else { return Poll::Pending };
+        if handle.is_none() {
+            let started = ready!(started.poll(cx)).unwrap_or_else(panicked)?;
             if self.shared.draining.load(Ordering::Acquire) {
-                self.shutdown();
+                // It was stopped while it started, when nobody could wake its workers.
+                started.shutdown();
             }
+            *handle = Some(started);
         }
-        let State::Running(_, ended) = &mut self.state else { return Poll::Pending };
-        Poll::Ready(ready!(ended.poll(cx)).unwrap_or_else(|| panicked().map(|_: Handle| Stats::of(&self.shared))))
+        Poll::Ready(ready!(ended.poll(cx)).unwrap_or_else(panicked))
     }
+}
+
+fn panicked<T>() -> Result<T> {
+    Err(Error::Setting("the thread that waits for the server panicked".to_string()))
 }
 
 impl<M: MakeService> Future for Serve<M> {

@@ -31,6 +31,8 @@ use crate::server::shared::Shared;
 use crate::server::stats::Stats;
 use crate::service::{Hook, MakeService, Service};
 use crate::worker::calls::Calls;
+#[cfg(feature = "tokio")]
+use highwire_io::wake;
 use highwire_io::wake::TaskInbox;
 use highwire_io::{Driver, Instant, Interest, Listener, Op, Queue, Sink, Waitable};
 use std::collections::HashMap;
@@ -62,9 +64,6 @@ pub struct Worker<D: Driver, S: Service> {
     /// true.
     failed: bool,
     tokio: Tokio,
-    /// True while the thread waits in the loop of tokio.
-    #[cfg(feature = "tokio")]
-    waits: bool,
 }
 
 /// What a worker does after a turn.
@@ -133,15 +132,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
             retired: false,
             watched: Vec::new(),
         };
-        Ok(Worker {
-            driver,
-            queue: Queue::new(),
-            state,
-            failed: false,
-            tokio,
-            #[cfg(feature = "tokio")]
-            waits: false,
-        })
+        Ok(Worker { driver, queue: Queue::new(), state, failed: false, tokio })
     }
 
     /// Accepts connections from `listeners`. Called once.
@@ -298,19 +289,19 @@ impl<D: Driver, S: Service> Worker<D, S> {
         self.state.cx.context.set_root_woken(false);
     }
 
-    /// Called before the thread waits in the loop of tokio, whose other tasks run meanwhile.
+    /// Called before the thread waits in the loop of tokio, whose other tasks run meanwhile. `waker` ends the wait.
     #[cfg(feature = "tokio")]
-    pub(crate) fn begin_wait(&mut self) {
+    pub(crate) fn begin_wait(&mut self, waker: &task::Waker) {
         self.state.cx.context.set_waiting(true);
         self.state.cx.before_wait();
-        self.waits = true;
+        wake::begin_wait(waker);
     }
 
     /// Called when the thread no longer waits there.
     #[cfg(feature = "tokio")]
     pub(crate) fn leave_wait(&mut self) {
-        self.state.cx.context.set_waiting(false);
-        if std::mem::take(&mut self.waits) {
+        wake::leave_wait();
+        if self.state.cx.context.set_waiting(false) {
             self.state.cx.after_wait();
         }
     }

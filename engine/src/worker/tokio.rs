@@ -6,7 +6,6 @@ use crate::Result;
 use crate::server::shared::Shared;
 use crate::service::Service;
 use crate::worker::{Turned, Worker};
-use highwire_io::wake;
 use highwire_io::{Driver, Waitable};
 use std::future::{Future, poll_fn};
 use std::os::fd::{AsRawFd, RawFd};
@@ -171,7 +170,6 @@ fn poll<D: Driver, S: Service, T>(
     end: &mut impl FnMut(&mut Worker<D, S>, bool) -> Option<T>,
     cx: &mut Context<'_>,
 ) -> Poll<Result<T>> {
-    wake::leave_wait();
     worker.leave_wait();
     if let Poll::Ready(ready) = descriptor.poll_read_ready(cx) {
         // The turns see everything that has happened until now.
@@ -188,8 +186,7 @@ fn poll<D: Driver, S: Service, T>(
         worker.arm()?;
         return match descriptor.poll_read_ready(cx) {
             Poll::Pending => {
-                worker.begin_wait();
-                wake::begin_wait(cx.waker());
+                worker.begin_wait(cx.waker());
                 Poll::Pending
             }
             Poll::Ready(_) => yields(cx),

@@ -16,6 +16,34 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+/// A service of requests, as [`service`], [`nested`](super::nested) and [`serve`](super::serve) take it. Every service with the types
+/// named here is one.
+pub trait RequestService:
+    tower_service::Service<
+        http::Request<Incoming>,
+        Response = http::Response<Self::Body>,
+        Error: Into<BoxError>,
+        Future: 'static,
+    > + Clone
+    + Send
+    + Sync
+    + 'static
+{
+    /// The body of the responses.
+    type Body: HttpBody<Error: Into<BoxError>> + 'static;
+}
+
+impl<S, B> RequestService for S
+where
+    S: tower_service::Service<http::Request<Incoming>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: HttpBody + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Body = B;
+}
+
 /// Makes a handler of a service, for a route or for an app's [`fallback`](crate::App::fallback). If the service fails,
 /// the response is 500 and the error is logged.
 ///
@@ -37,15 +65,8 @@ use std::task::{Context, Poll};
 /// assert_eq!((client.get("/old/a").send().text(), client.get("/new").send().text()), ("from axum", "from Highwire"));
 /// # Ok::<(), highwire::Error>(())
 /// ```
-pub fn service<S, B>(service: S) -> impl Handler<Async<(Parts, Upgrade, Body)>>
-where
-    S: tower_service::Service<http::Request<Incoming>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: HttpBody + 'static,
-    B::Error: Into<BoxError>,
-{
-    with_head::<Parts, _, _>(service)
+pub fn service<S: RequestService>(service: S) -> impl Handler<Async<(Parts, Upgrade, Body)>> {
+    with_head::<Parts, _>(service)
 }
 
 /// The head of a request, for a service.
@@ -76,14 +97,7 @@ impl Head for Anonymous {
 }
 
 /// Makes a handler of a service as [`service`] does. The head of each request is an `H`.
-pub(super) fn with_head<H: Head, S, B>(service: S) -> impl Handler<Async<(H, Upgrade, Body)>>
-where
-    S: tower_service::Service<http::Request<Incoming>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: HttpBody + 'static,
-    B::Error: Into<BoxError>,
-{
+pub(super) fn with_head<H: Head, S: RequestService>(service: S) -> impl Handler<Async<(H, Upgrade, Body)>> {
     move |head: H, upgrade: Upgrade, body: Body| {
         let mut service = service.clone();
         async move {

@@ -39,7 +39,7 @@ mod serve;
 mod upgrade;
 
 pub use app::{AppService, into_service};
-pub use handler::{Incoming, Parts, service};
+pub use handler::{Incoming, Parts, RequestService, service};
 pub use highwire_engine::call::{CROSSING_BYTES, ResponseBody, ResponseFuture};
 pub use nested::nested;
 pub use serve::{Connection, IntoListener, OfConnections, OfRequests, ServeFuture, ServeService, Served, serve};

@@ -1,12 +1,10 @@
 //! Services below a prefix.
 
-use super::handler::{Head, Incoming, Parts, with_head};
+use super::handler::{Head, Parts, RequestService, with_head};
 use crate::message::dot_segments::{has_dot_segment, resolve_dot_segments};
 use crate::{App, FromRequest, Request, Response};
-use highwire_engine::body::BoxError;
 use http::Uri;
 use http::uri::PathAndQuery;
-use http_body::Body as HttpBody;
 
 /// Makes an app of a service that answers all requests for a prefix and the paths below it, and does not see the prefix, as with axum's
 /// `nest_service`. [`App::nest`] adds it to an app; the prefix is part of it already.
@@ -24,19 +22,12 @@ use http_body::Body as HttpBody;
 /// ```
 ///
 /// Dot segments of the path are resolved. Otherwise the service gets the rest of the path as the client has spelled it.
-pub fn nested<S, B>(prefix: &str, inner: S) -> App
-where
-    S: tower_service::Service<http::Request<Incoming>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: HttpBody + 'static,
-    B::Error: Into<BoxError>,
-{
+pub fn nested<S: RequestService>(prefix: &str, inner: S) -> App {
     let prefix = prefix.trim_end_matches('/');
     let root = if prefix.is_empty() { "/" } else { prefix };
     App::new()
-        .any(root, with_head::<Below, _, _>(inner.clone()))
-        .any(&format!("{prefix}/{{*rest}}"), with_head::<Below, _, _>(inner))
+        .any(root, with_head::<Below, _>(inner.clone()))
+        .any(&format!("{prefix}/{{*rest}}"), with_head::<Below, _>(inner))
 }
 
 /// The head of a request, whose path begins behind the segments of the route, with those of the apps around it.

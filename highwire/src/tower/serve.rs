@@ -1,6 +1,6 @@
 //! Services as servers: what `axum::serve` does, on Highwire's workers.
 
-use super::handler::{Anonymous, Incoming, service, with_head};
+use super::handler::{Anonymous, Incoming, RequestService, service, with_head};
 use crate::app::dispatch::AppFactory;
 use crate::server::{Config, Listener, Serve, SocketOptions};
 use crate::{App, Peer};
@@ -182,16 +182,9 @@ pub struct OfRequests;
 #[derive(Debug)]
 pub struct OfConnections;
 
-impl<S, B> Served<OfRequests> for S
-where
-    S: tower_service::Service<http::Request<Incoming>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: HttpBody + 'static,
-    B::Error: Into<BoxError>,
-{
+impl<S: RequestService> Served<OfRequests> for S {
     fn into_app(self) -> App {
-        App::new().fallback(with_head::<Anonymous, _, _>(self))
+        App::new().fallback(with_head::<Anonymous, _>(self))
     }
 }
 

@@ -44,7 +44,7 @@ pub async fn row(pool: &PgPool) -> String {
     format!("{id} {message}")
 }
 
-/// Connections to Redis that nobody uses now.
+/// Idle connections to Redis.
 pub struct Redis {
     port: u16,
     idle: Mutex<Vec<TcpStream>>,
