@@ -59,8 +59,16 @@ def test_the_validator_of_the_standard_library(start):
 
 def test_threads_work_at_the_same_time_and_their_queue_is_bounded(start):
     server = start("wsgi_app:app", "--threads", "4")
+    # With a bound on idle connections, or with their expiry, the pool of httpcore closes a
+    # connection that another thread has just been given, and that thread reads from a closed
+    # descriptor. So this pool closes none.
+    limits = httpx.Limits(
+        max_connections=100, max_keepalive_connections=100, keepalive_expiry=None
+    )
     with (
-        httpx.Client(base_url=server.url, trust_env=False, timeout=30) as client,
+        httpx.Client(
+            base_url=server.url, trust_env=False, timeout=30, limits=limits
+        ) as client,
         concurrent.futures.ThreadPoolExecutor(100) as pool,
     ):
         statuses = list(pool.map(lambda _: client.get("/slow").status_code, range(100)))
