@@ -9,6 +9,9 @@ mod auth;
 mod axum_router;
 #[path = "../behind_a_proxy.rs"]
 mod behind_a_proxy;
+#[cfg(feature = "books")]
+#[path = "../books.rs"]
+mod books;
 #[path = "../calls_an_api.rs"]
 mod calls_an_api;
 #[path = "../crawler.rs"]
@@ -70,6 +73,27 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+#[cfg(feature = "books")]
+#[test]
+fn the_shelf_takes_books_and_says_what_is_wrong() {
+    let mut client = client(books::app());
+    let added = client
+        .post("/books")
+        .header("content-type", "application/json")
+        .body(r#"{"title":"Emma","authors":["Jane Austen"]}"#)
+        .send();
+    assert_eq!(added.status(), 201);
+    let text = r#"{"number":1,"title":"Emma","authors":["Jane Austen"],"year":null,"state":"used"}"#;
+    assert_eq!(added.text(), text);
+    assert_eq!(client.get("/books?author=Austen&limit=1").send().text(), format!("[{text}]"));
+    assert_eq!(client.get("/books/1").send().text(), text);
+    assert_eq!(client.get("/books?limit=0").send().status(), 422);
+    assert_eq!(client.delete("/books/1").send().status(), 401);
+    let removed = client.delete("/books/1").header("authorization", "Bearer librarian").send();
+    assert_eq!(removed.status(), 204);
+    assert!(client.get("/docs").send().text().contains("Lists books by number"));
 }
 
 #[test]

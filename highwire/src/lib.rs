@@ -32,6 +32,7 @@
 //! | `garde` | `Valid` and `Checked`: extracted values that keep the rules of the crate garde; includes `json` |
 //! | `headers` | `TypedHeader`: header fields as the types of the crate `headers` |
 //! | `nats`, `redis` | `topics::Nats`, `topics::Redis`: topics that several machines share |
+//! | `openapi` | `openapi`: an OpenAPI document of the app's routes, from the types of their handlers; includes `json` |
 //! | `templates` | `templates`: pages from templates in the language of Jinja2 |
 //! | `tower` | `tower`: axum routers and other tower services inside an app, or an app inside them; the client on tokio, as a service, and to an app of the same process |
 //! | `axum` | with `tower::serve`, axum's `ConnectInfo`; includes `hyper`, `tokio` and `tower` |
@@ -47,6 +48,8 @@ pub mod compress;
 pub mod cookie;
 pub mod form;
 pub mod middleware;
+#[cfg(feature = "openapi")]
+pub mod openapi;
 pub mod proxy;
 pub mod server;
 #[cfg(all(feature = "cookies", feature = "json"))]
@@ -112,7 +115,7 @@ pub use message::provided::Provided;
 pub use message::redirect::{Html, Redirect};
 pub use message::reply::{Disconnect, InterimResponses, OnDisconnect, Reply};
 pub use message::request::{BodyUse, FromRequest, OptionalFromRequest, Request};
-pub use message::response::{IntoResponse, IntoResponseParts, Response};
+pub use message::response::{IntoResponse, IntoResponseParts, Response, Status};
 #[cfg(feature = "json")]
 pub use message::typed::{Json, Path, Query};
 #[cfg(feature = "headers")]
@@ -133,3 +136,8 @@ struct EmbeddingPage;
 #[cfg(all(doctest, unix, feature = "axum"))]
 #[doc = include_str!("../../docs/tokio.md")]
 struct TokioPage;
+
+/// The program of the page about OpenAPI, as a test.
+#[cfg(all(doctest, feature = "openapi"))]
+#[doc = include_str!("../../docs/openapi.md")]
+struct OpenApiPage;

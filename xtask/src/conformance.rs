@@ -1,4 +1,4 @@
-//! `cargo xtask conformance`: tests Highwire with third-party programs (h2spec, REDbot, Autobahn) and third-party data
+//! `cargo xtask conformance`: tests Highwire with third-party programs (h2spec, REDbot, Autobahn, schemathesis) and third-party data
 //! (http2jp/hpack-test-case).
 
 use std::fs::{self, File};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::args::Args;
 use crate::process::{self, Running};
-use crate::{Error, Result, autobahn, redbot};
+use crate::{Error, Result, autobahn, openapi, redbot};
 
 pub(crate) const HELP: &str = "\
 Tests Highwire with third-party conformance programs and data.
@@ -17,6 +17,7 @@ Tests Highwire with third-party conformance programs and data.
 Usage: cargo xtask conformance h2spec
        cargo xtask conformance redbot
        cargo xtask conformance autobahn
+       cargo xtask conformance openapi
        cargo xtask conformance hpack FOLDER
 
   h2spec   runs h2spec 2.2.1 with its strict cases against `highwire demo`, with and without TLS, on the engines
@@ -29,10 +30,13 @@ Usage: cargo xtask conformance h2spec
            and HTTP/2, and against our client, on the engines readiness and, if io_uring is available, uring. All must
            pass, except three that the suite does not judge and xtask/src/autobahn.rs explains. Uses the suite from
            target/tools, or installs it there with Python 2.7
+  openapi  validates the OpenAPI document of the example `books` with openapi-spec-validator 0.9.0, and tests the running
+           example against its document with schemathesis 4.32.5. Uses both from target/tools, or installs them there
+           with pip
   hpack    decodes the header blocks of other encoders, and encodes their fields again. FOLDER must contain the data of
            http2jp/hpack-test-case
 
-If h2spec, REDbot or Autobahn is missing and cannot be installed, the command prints `not run` and fails.
+If such a program is missing and cannot be installed, the command prints `not run` and fails.
 ";
 
 /// The folder of the h2spec that this command builds. The name contains the version.
@@ -95,13 +99,20 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
                 None => autobahn::autobahn(root, autobahn::Scope::All),
             }
         }
+        Some("openapi") => {
+            args.finish()?;
+            match openapi::missing(root, true) {
+                Some(reason) => Err(Error::Failed(format!("not run: {reason}"))),
+                None => openapi::openapi(root),
+            }
+        }
         Some("hpack") => {
             let folder = args.word().ok_or_else(|| Error::Usage("`conformance hpack` needs a FOLDER".into()))?;
             args.finish()?;
             hpack(root, Path::new(&folder))
         }
         _ => Err(Error::Usage(
-            "`conformance` needs one of `h2spec`, `redbot`, `autobahn` and `hpack`; see `cargo xtask conformance --help`".into(),
+            "`conformance` needs one of `h2spec`, `redbot`, `autobahn`, `openapi` and `hpack`; see `cargo xtask conformance --help`".into(),
         )),
     }
 }
@@ -180,9 +191,18 @@ pub(crate) const NO_URING: &str = "not run: io_uring is unavailable";
 /// Starts `highwire` with these arguments, which select port 0, waits until it listens, and returns the port. Returns `None`
 /// if the engine is io_uring and the machine lacks it. The kernel kills the process if xtask ends.
 pub(crate) fn serve(root: &Path, engine: &str, arguments: &[&str], log: &Path) -> Result<Option<(Running, u16)>> {
+    let program = format!("{}/highwire", process::CHECKED);
+    let arguments = [arguments, &["--engine", engine]].concat();
+    match start(root, &program, &arguments, log) {
+        Err(_) if engine == "uring" && read(log)?.contains("io_uring is unavailable") => Ok(None),
+        started => started.map(Some),
+    }
+}
+
+/// Starts a server that writes where it listens into its log, and returns it with its port.
+pub(crate) fn start(root: &Path, program: &str, arguments: &[&str], log: &Path) -> Result<(Running, u16)> {
     let mut command = Command::new("setpriv");
-    command.current_dir(root).args(["--pdeathsig", "KILL"]).arg(format!("{}/highwire", process::CHECKED));
-    command.args(arguments).args(["--engine", engine]);
+    command.current_dir(root).args(["--pdeathsig", "KILL"]).arg(program).args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(create(log)?);
     let shown = process::shown(&command);
     let mut running = Running::new(command.spawn().map_err(|error| Error::doing(&shown, error))?);
@@ -190,13 +210,9 @@ pub(crate) fn serve(root: &Path, engine: &str, arguments: &[&str], log: &Path) -
     loop {
         let said = read(log)?;
         if let Some(port) = port_in(&said) {
-            return Ok(Some((running, port)));
+            return Ok((running, port));
         }
         if running.has_ended() || Instant::now() > until {
-            // The last line may have been written after `said` was read.
-            if engine == "uring" && read(log)?.contains("io_uring is unavailable") {
-                return Ok(None);
-            }
             return Err(Error::Failed(format!("`{shown}` ended, or did not listen within 20 s\n{said}")));
         }
         sleep(GLANCE);

@@ -9,6 +9,7 @@ mod bench;
 mod conformance;
 mod fuzz;
 mod install;
+mod openapi;
 mod portability;
 mod process;
 mod python;

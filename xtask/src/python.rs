@@ -42,6 +42,36 @@ pub(crate) fn missing() -> Option<String> {
         .then(|| format!("no Python of version {oldest} or later with venv (`apt-get install python3-venv`)"))
 }
 
+/// Returns a message if a program of packages from PyPI is missing in `folder`, a virtual environment. With `install`, tries to
+/// install the packages first.
+pub(crate) fn package_missing(
+    root: &Path,
+    folder: &str,
+    program: &str,
+    packages: &[&str],
+    install: bool,
+) -> Option<String> {
+    let is_missing = || !root.join(folder).join("bin").join(program).is_file();
+    if is_missing()
+        && install
+        && let Some(python) = process::find_program("python3")
+    {
+        println!("installing {program}");
+        let until = Instant::now() + INSTALL;
+        let mut venv = Command::new(python);
+        venv.current_dir(root).args(["-m", "venv", folder]);
+        let mut pip = Command::new(root.join(folder).join("bin/pip"));
+        pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(packages);
+        for command in [&mut venv, &mut pip] {
+            if let Err(error) = process::run_until(command, until) {
+                println!("{}", error.reason());
+            }
+        }
+    }
+    let how = format!("python3 -m venv {folder} && {folder}/bin/pip install {}", packages.join(" "));
+    is_missing().then(|| format!("{program} is missing (`{how}`)"))
+}
+
 /// Installs the package for the newest Python that is here, and runs its tests.
 ///
 /// # Errors

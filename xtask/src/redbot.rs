@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use crate::conformance::{BUILD, REPORTS, RUN, create, read, serve};
-use crate::{Error, Result, process};
+use crate::conformance::{REPORTS, RUN, create, read, serve};
+use crate::{Error, Result, process, python};
 
 /// REDbot and the libraries for its notes and connections, with fixed versions so that the notes stay the same.
 const PACKAGES: [&str; 3] = ["redbot==2.7.1", "httplint==2026.10.4", "thor==0.17.0"];
@@ -72,25 +72,7 @@ struct Note {
 
 /// Returns a message if REDbot is missing. With `install`, tries to install it first.
 pub(crate) fn missing(root: &Path, install: bool) -> Option<String> {
-    let program = program(root);
-    if !program.is_file()
-        && install
-        && let Some(python) = process::find_program("python3")
-    {
-        println!("installing redbot");
-        let until = Instant::now() + BUILD;
-        let mut venv = Command::new(python);
-        venv.current_dir(root).args(["-m", "venv", FOLDER]);
-        let mut pip = Command::new(root.join(FOLDER).join("bin/pip"));
-        pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(PACKAGES);
-        for command in [&mut venv, &mut pip] {
-            if let Err(error) = process::run_until(command, until) {
-                println!("{}", error.reason());
-            }
-        }
-    }
-    let how = format!("python3 -m venv {FOLDER} && {FOLDER}/bin/pip install {}", PACKAGES.join(" "));
-    (!program.is_file()).then(|| format!("redbot is missing (`{how}`)"))
+    python::package_missing(root, FOLDER, "redbot", &PACKAGES, install)
 }
 
 fn program(root: &Path) -> PathBuf {

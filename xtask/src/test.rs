@@ -14,7 +14,7 @@ use crate::process::{
     LIBEVENT, LIBURING, LIBUV, LUAJIT, MONO, NATS, NGINX, NODE, OPENSSL, PRLIMIT, PYTHON_BROTLI, REDIS, REQUESTS,
     STRACE, Tool, VALGRIND, WGET, WRK, ZSTD,
 };
-use crate::{Error, Result, attack, autobahn, bench, conformance, fuzz, portability, python, redbot, tidy};
+use crate::{Error, Result, attack, autobahn, bench, conformance, fuzz, openapi, portability, python, redbot, tidy};
 
 pub(crate) const HELP: &str = "\
 Runs the tests and checks of the project in order and prints a summary. Steps after a failed one still run.
@@ -67,6 +67,8 @@ enum Need {
     H2spec,
     /// REDbot, which is installed with pip.
     Redbot,
+    /// openapi-spec-validator and schemathesis, which are installed with pip.
+    OpenApi,
     /// A Python that the package for Python supports.
     Python,
     /// The Autobahn test suite, which is installed with pip for Python 2.7.
@@ -150,6 +152,7 @@ const STEPS: &[Step] = &[
     Step { name: "python", when: When::Short, needs: &[Need::Python], action: Action::Do(python::newest) },
     Step { name: "python: all versions", when: When::Long, needs: &[Need::Python], action: Action::Do(python::all) },
     Step { name: "redbot", when: When::Always, needs: &[Need::Redbot], action: Action::Do(redbot::redbot) },
+    Step { name: "openapi", when: When::Always, needs: &[Need::OpenApi], action: Action::Do(openapi::openapi) },
     Step { name: "autobahn", when: When::Short, needs: &[Need::Autobahn], action: Action::Do(autobahn::short) },
     Step { name: "autobahn: all cases", when: When::Long, needs: &[Need::Autobahn], action: Action::Do(autobahn::all) },
     Step {
@@ -238,6 +241,9 @@ fn fetch_tools(root: &Path) -> Result<()> {
     }
     if let Some(missing) = redbot::missing(root, true) {
         println!("not run: tests that need redbot; {missing}");
+    }
+    if let Some(missing) = openapi::missing(root, true) {
+        println!("not run: tests that need schemathesis; {missing}");
     }
     if let Some(missing) = autobahn::missing(root, true) {
         println!("not run: tests that need autobahn; {missing}");
@@ -420,6 +426,7 @@ impl Need {
             }
             Self::H2spec => conformance::h2spec_missing(root, install).map_or(Ok(()), Err),
             Self::Redbot => redbot::missing(root, install).map_or(Ok(()), Err),
+            Self::OpenApi => openapi::missing(root, install).map_or(Ok(()), Err),
             Self::Python => python::missing().map_or(Ok(()), Err),
             Self::Autobahn => autobahn::missing(root, install).map_or(Ok(()), Err),
             Self::Portability => portability::missing(root, install).map_or(Ok(()), Err),

@@ -4,6 +4,8 @@ pub(crate) mod built_app;
 pub(crate) mod dispatch;
 pub(crate) mod hooks;
 pub(crate) mod https;
+#[cfg(feature = "openapi")]
+mod openapi;
 pub(crate) mod runtime;
 #[cfg(feature = "json")]
 pub(crate) mod shape;
@@ -17,9 +19,12 @@ use crate::app::hooks::Hooks;
 use crate::app::shared::{AppData, ErrorHandler, NotFoundHandler, RejectionHandler};
 use crate::app::states::Scopes;
 use crate::files::open::OpenFiles;
+use crate::handler::private::IntoRoute;
 use crate::handler::{Handler, Route};
 use crate::message::provided::Provided;
 use crate::middleware::{IntoLayer, Layer, Missed};
+#[cfg(feature = "openapi")]
+use crate::openapi::documented::Documentation;
 use crate::router::{MethodFilter, Pattern, Router};
 use crate::server::{Config, Server};
 use crate::ws::WebSocketHandler;
@@ -69,6 +74,8 @@ pub struct App {
     host: Option<String>,
     fallback: Option<Arc<dyn Route>>,
     https: Https,
+    #[cfg(feature = "openapi")]
+    openapi: Option<crate::openapi::Publication>,
     layers: Vec<Arc<dyn Layer>>,
     /// Routes for the 405 and OPTIONS responses of nested apps' paths. Each is [`Missed`] inside the middleware of its
     /// nested app. With the index of that app's values.
@@ -88,6 +95,8 @@ struct Registered {
     missed: Option<usize>,
     /// The index of the values of the app that has registered the route.
     scope: usize,
+    #[cfg(feature = "openapi")]
+    documentation: Documentation,
 }
 
 impl Default for App {
@@ -126,6 +135,8 @@ impl App {
             host: None,
             fallback: None,
             https: Https::default(),
+            #[cfg(feature = "openapi")]
+            openapi: None,
             layers: Vec::new(),
             misses: Vec::new(),
             outermost: Vec::new(),
@@ -147,20 +158,21 @@ impl App {
 
     /// Registers a handler for a method, standard or not.
     pub fn route<M>(mut self, method: Method, path: &str, handler: impl Handler<M>) -> App {
-        self.register(MethodFilter::One(method), path, handler.into_route());
+        self.handle(MethodFilter::One(method), path, handler);
         self
     }
 
     /// Registers a handler of WebSocket connections, with the default settings; see [`ws`](crate::ws).
     #[doc(alias = "websocket")]
-    pub fn ws<A, H: WebSocketHandler<A>>(self, path: &str, handler: H) -> App {
-        self.route(Method::GET, path, handler.into_handler())
+    pub fn ws<A, H: WebSocketHandler<A>>(mut self, path: &str, handler: H) -> App {
+        self.register(MethodFilter::One(Method::GET), path, handler.into_handler().into_route());
+        self
     }
 
     /// Registers a handler for every method that has no handler of its own at this path. HEAD is such a method, even if
     /// GET has a handler.
     pub fn any<M>(mut self, path: &str, handler: impl Handler<M>) -> App {
-        self.register(MethodFilter::Any, path, handler.into_route());
+        self.handle(MethodFilter::Any, path, handler);
         self
     }
 
@@ -180,19 +192,43 @@ impl App {
             Ok(route) => self.register(MethodFilter::One(Method::GET), &format!("{prefix}/{{*path}}"), route),
             Err(error) => self.mistake = self.mistake.or(Some(error)),
         }
-        if prefix.is_empty() { self } else { self.get(prefix, crate::files::to_folder) }
+        if !prefix.is_empty() {
+            self.register(MethodFilter::One(Method::GET), prefix, crate::files::to_folder.into_route());
+        }
+        self
     }
 
     /// Passes all requests for a path and the paths below it on to other servers; see [`proxy`](crate::proxy).
-    pub fn proxy(self, prefix: &str, proxy: crate::proxy::Proxy) -> App {
+    pub fn proxy(mut self, prefix: &str, proxy: crate::proxy::Proxy) -> App {
         let prefix = prefix.trim_end_matches('/');
-        let app = self.any(&format!("{prefix}/{{*rest}}"), proxy.clone());
-        app.any(if prefix.is_empty() { "/" } else { prefix }, proxy)
+        self.register(MethodFilter::Any, &format!("{prefix}/{{*rest}}"), proxy.clone().into_route());
+        self.register(MethodFilter::Any, if prefix.is_empty() { "/" } else { prefix }, proxy.into_route());
+        self
     }
 
+    /// Registers a handler of a program, which describes itself.
+    fn handle<M>(&mut self, filter: MethodFilter, path: &str, handler: impl Handler<M>) {
+        #[cfg(feature = "openapi")]
+        let documentation = handler.documentation();
+        self.register(filter, path, handler.into_route());
+        #[cfg(feature = "openapi")]
+        if let Some(registered) = self.routes.last_mut() {
+            registered.documentation = documentation;
+        }
+    }
+
+    /// Registers a route that no OpenAPI document has.
     fn register(&mut self, filter: MethodFilter, path: &str, route: Arc<dyn Route>) {
-        let host = self.host.clone();
-        self.routes.push(Registered { host, filter, path: path.to_string(), route, missed: None, scope: 0 });
+        self.routes.push(Registered {
+            host: self.host.clone(),
+            filter,
+            path: path.to_string(),
+            route,
+            missed: None,
+            scope: 0,
+            #[cfg(feature = "openapi")]
+            documentation: Documentation::Hidden,
+        });
     }
 
     /// Moves another app's routes below a prefix, with its middleware around them and around their 405 and OPTIONS
@@ -468,6 +504,8 @@ impl App {
         }
         let missed = (!self.layers.is_empty()).then(|| self.missed());
         self.enclose();
+        #[cfg(feature = "openapi")]
+        self.publish()?;
         let mut router = Router::default();
         let mut routes: Vec<Arc<dyn Route>> = Vec::new();
         let (mut names, mut scopes) = (Vec::new(), Vec::new());

@@ -12,6 +12,8 @@ use crate::message::async_request::AsyncFromRequest;
 use crate::message::provided::Provided;
 use crate::message::request::{BodyUse, FromRequest, Request, one_body};
 use crate::middleware::{IntoLayer, Layer};
+#[cfg(feature = "openapi")]
+use crate::openapi::documented::Documentation;
 use crate::{IntoResponse, Reply, Response};
 pub use direct::{Direct, Directly, direct};
 use highwire_engine::Outcome;
@@ -116,15 +118,30 @@ impl<M, H: Handler<M>> IntoRoute<Within<M>> for With<H> {
     fn into_route(self) -> Arc<dyn Route> {
         self.layer.wrap(self.handler.into_route(), None)
     }
+
+    #[cfg(feature = "openapi")]
+    #[expect(private_interfaces, reason = "the trait is sealed")]
+    fn documentation(&self) -> Documentation {
+        self.handler.documentation()
+    }
 }
 
 pub(crate) mod private {
     use super::Route;
+    #[cfg(feature = "openapi")]
+    use crate::openapi::documented::Documentation;
     use std::sync::Arc;
 
     pub trait IntoRoute<M> {
         #[expect(private_interfaces, reason = "the trait is sealed")]
         fn into_route(self) -> Arc<dyn Route>;
+
+        /// Returns what the OpenAPI document says of this handler.
+        #[cfg(feature = "openapi")]
+        #[expect(private_interfaces, reason = "the trait is sealed")]
+        fn documentation(&self) -> Documentation {
+            Documentation::Missing(std::any::type_name::<Self>())
+        }
     }
 }
 

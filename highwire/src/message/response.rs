@@ -222,6 +222,33 @@ impl<R: IntoResponse> IntoResponse for (StatusCode, R) {
     }
 }
 
+/// A response with a status that its type tells, so that an OpenAPI document knows it: `Status<201, Json<User>>`. A status below
+/// 200 or above 599 does not compile.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, Status};
+///
+/// let app = App::new().post("/users", |name: String| Status::<201, _>(format!("hello, {name}")));
+/// assert_eq!(Client::new(app)?.post("/users").body("ann").send().status(), 201);
+/// # Ok::<(), highwire::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status<const CODE: u16, R>(pub R);
+
+/// Returns true if a final response may have this status.
+pub(crate) const fn is_final_status(code: u16) -> bool {
+    200 <= code && code <= 599
+}
+
+impl<const CODE: u16, R: IntoResponse> IntoResponse for Status<CODE, R> {
+    fn into_response(self) -> Response {
+        const { assert!(is_final_status(CODE), "a response has a status from 200 to 599") };
+        let status = StatusCode::from_u16(CODE).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        self.0.into_response().with_status(status)
+    }
+}
+
 macro_rules! tuples {
     ($(($($part:ident)*))*) => {$(
         impl<$($part: IntoResponseParts,)* R: IntoResponse> IntoResponse for ($($part,)* R,) {

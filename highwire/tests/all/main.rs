@@ -42,6 +42,8 @@ mod app {
     mod middleware;
     mod middleware_ready;
     mod nested;
+    #[cfg(feature = "openapi")]
+    mod openapi;
     mod pipelined_bodies;
     mod receiving;
     #[cfg(feature = "json")]
@@ -114,6 +116,8 @@ mod testing {
 mod third_party {
     mod browser;
     mod clients;
+    #[cfg(feature = "openapi")]
+    mod openapi_page;
 }
 
 #[cfg(feature = "tls")]

@@ -27,19 +27,50 @@ fn under_tls(engine: &str) {
     visit(engine, "https");
 }
 
-/// A browser. Dropping the value kills the browser's first process, and the other processes then end.
-struct Browser(Child);
+/// A browser with a page. Dropping the value kills the browser's first process, and the other processes then end.
+pub(super) struct Browser {
+    process: Child,
+    folder: Folder,
+}
+
+impl Browser {
+    /// Opens a page. Returns `None` if no browser is here.
+    pub(super) fn open(name: &str, page: &str) -> Option<Browser> {
+        let program = program(&["chromium", "chromium-browser", "google-chrome", "chrome"])?;
+        let folder = Folder::new(&format!("browser-{name}"));
+        let data = format!("--user-data-dir={}", folder.path("data"));
+        let errors = std::fs::File::create(folder.path("log")).expect("a file");
+        let mut command = Command::new(program);
+        command.args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--mute-audio",
+        ]);
+        command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync", &data]);
+        command.args(["--ignore-certificate-errors", page]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+        Some(Browser { process: command.spawn().expect("a browser that starts"), folder })
+    }
+
+    /// Returns what the page reports.
+    pub(super) fn report<T>(&self, reports: &mpsc::Receiver<T>) -> T {
+        let log = || std::fs::read_to_string(self.folder.path("log")).unwrap_or_default();
+        reports.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no report; {}", log()))
+    }
+}
 
 impl Drop for Browser {
     fn drop(&mut self) {
         // Ignores errors, because the browser may already have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
 fn visit(engine: &str, scheme: &str) {
-    let Some(program) = program(&["chromium", "chromium-browser", "google-chrome", "chrome"]) else { return };
     let place = everything::place(&format!("browser-{engine}-{scheme}"));
     let (sender, reports) = mpsc::channel();
     let Some(site) = Site::start(engine, everything::app(&place, sender)) else { return };
@@ -48,17 +79,6 @@ fn visit(engine: &str, scheme: &str) {
         return;
     };
     let page = site.named(scheme, &format!("/page?other={}", other.named(scheme, "")));
-    let folder = Folder::new(&format!("browser-{engine}-{scheme}"));
-    let (data, log) = (format!("--user-data-dir={}", folder.path("data")), folder.path("log"));
-    let errors = std::fs::File::create(&log).expect("a file");
-    let mut command = Command::new(program);
-    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--mute-audio"]);
-    command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync", &data]);
-    command.args(["--ignore-certificate-errors", &page]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
-    let _browser = Browser(command.spawn().expect("a browser that starts"));
-    match reports.recv_timeout(PATIENCE) {
-        Ok(report) => assert_eq!(report, r#"{"wrong":[]}"#),
-        Err(_) => panic!("no report; {}", std::fs::read_to_string(&log).unwrap_or_default()),
-    }
+    let Some(browser) = Browser::open(&format!("{engine}-{scheme}"), &page) else { return };
+    assert_eq!(browser.report(&reports), r#"{"wrong":[]}"#);
 }
