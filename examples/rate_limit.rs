@@ -13,7 +13,7 @@ pub(crate) fn app() -> App {
     App::new()
         .get("/", || "Ask as often as you are told you may.")
         // Allows at most eight requests at once, and two seconds for each.
-        .get("/costly", costly.with(ConcurrencyLimit::new(8)).with(Timeout::new(Duration::from_secs(2))))
+        .get("/costly", costly.with(Timeout::new(Duration::from_secs(2))).with(ConcurrencyLimit::new(8)))
         // Allows each address one request per second, with bursts of five.
         .with(RateLimit::new(1, Duration::from_secs(1)).burst(5))
 }

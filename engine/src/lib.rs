@@ -69,7 +69,7 @@ pub use server::run::{Handle, Server};
 pub use server::serve::Serve;
 pub use server::shared::Shared;
 pub use server::stats::Stats;
-pub use service::{Begin, Hook, MakeService, Outcome, Service};
+pub use service::{Begin, Finished, Hook, MakeService, Observer, Outcome, Service};
 #[doc(hidden)]
 pub use tracing as __tracing;
 pub use worker::Worker;

@@ -6,12 +6,14 @@ use crate::message::response::Response;
 use crate::runtime::panics::Cause;
 use crate::runtime::rate_limited;
 use crate::server::shared::Shared;
-use highwire_proto::Head;
+use highwire_proto::{Head, Method, Version};
 use http::{HeaderValue, StatusCode};
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// The result of [`Service::begin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +113,12 @@ pub trait Service {
         None
     }
 
+    /// Returns what learns of each request of the worker that has ended. Called once, when the worker starts. Without an observer, requests
+    /// are not measured.
+    fn observer(&self) -> Option<Rc<dyn Observer>> {
+        None
+    }
+
     /// Returns the answer to an error that the engine has found.
     fn error(&self, status: StatusCode, text: &str) -> Response {
         Response::error(status, format!("{text}\n"))
@@ -164,6 +172,9 @@ impl<S: Service + ?Sized> Service for Box<S> {
     fn strict_transport_security(&self) -> Option<HeaderValue> {
         (**self).strict_transport_security()
     }
+    fn observer(&self) -> Option<Rc<dyn Observer>> {
+        (**self).observer()
+    }
     fn error(&self, status: StatusCode, text: &str) -> Response {
         (**self).error(status, text)
     }
@@ -182,6 +193,36 @@ impl<S: Service + ?Sized> Service for Box<S> {
     fn end(&mut self) {
         (**self).end();
     }
+}
+
+/// Learns of each request of a worker that has ended, whether a handler has answered it or the engine.
+pub trait Observer {
+    /// Called once for each request with a valid head, when its response is sent completely, or when it ends before. Must not panic, and
+    /// must be quick: all connections of the worker wait.
+    fn finished(&self, request: &Finished);
+}
+
+/// A request that has ended, for an [`Observer`].
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Finished {
+    /// The route, if [`Service::route`] has found one.
+    pub route: Option<u32>,
+    /// The method.
+    pub method: Method,
+    /// The HTTP version.
+    pub version: Version,
+    /// True if the connection has TLS.
+    pub is_secure: bool,
+    /// The response's status; 499 if the client has left before the response, and 503 if the server has stopped.
+    pub status: u16,
+    /// The time from the arrival of the head to the end of the response. The last byte was given to the system, but may not have left
+    /// the machine.
+    pub duration: Duration,
+    /// The number of bytes of the response's body that were sent.
+    pub bytes: u64,
+    /// Why the exchange ended early, if it did.
+    pub ended: Option<&'static str>,
 }
 
 /// What [`MakeService::on_start`] and [`MakeService::on_stop`] return.

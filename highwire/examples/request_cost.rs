@@ -2,12 +2,14 @@
 //! per request in nanoseconds, the best of ten runs. Run it under `valgrind --tool=callgrind` to count instructions
 //! instead. The clock that measures the allowance of work stands still, so that both count the same work.
 //!
-//!     request_cost [PATH [ROUNDS [ROUTES]]]
+//!     request_cost [PATH [ROUNDS [ROUTES [OBSERVED]]]]
 //!
 //! `ROUTES` adds that many routes with parameters: `/team0/{a}/task/{b}`, `/team1/{a}/task/{b}` and so on; 1 adds only
 //! `/team7/{a}/task/{b}`. The cost of `/team7/a/task/b` with many routes, minus the cost with one, is the cost of
-//! finding that route among the others.
+//! finding that route among the others. `OBSERVED` is `metrics`, or `all` for metrics, spans and the access log without a subscriber;
+//! the clock of durations is the system's.
 
+use highwire::middleware::RequestSpan;
 use highwire::server::{Driver, Worker};
 use highwire::{App, Response};
 use highwire_io::wake::Notifier;
@@ -82,6 +84,10 @@ fn worker() -> highwire::Result<Worker<Echoless>> {
     let routes: usize = std::env::args().nth(3).and_then(|text| text.parse().ok()).unwrap_or(0);
     let numbers = if routes == 1 { 7..8 } else { 0..routes };
     let app = numbers.fold(app, |app, number| app.get(&format!("/team{number}/{{a}}/task/{{b}}"), || "a task"));
+    let observed = std::env::args().nth(4).unwrap_or_default();
+    let app = if observed.is_empty() { app } else { app.metrics("/metrics") };
+    let app = if observed == "all" { app.with(RequestSpan) } else { app };
+    let app = app.configure(|config| config.access_log = observed == "all");
     let path = std::env::args().nth(1).unwrap_or_else(|| "/hello".to_string());
     let bytes = format!("GET {path} HTTP/1.1\r\nHost: localhost:18101\r\n\r\n").repeat(PIPELINED).into_bytes();
     app.server()?.into_worker(Echoless { bytes, accepted: false, sent: 0, notifier: Notifier::new()? })

@@ -71,6 +71,7 @@ mod app;
 mod files;
 mod handler;
 mod message;
+mod metrics;
 mod router;
 pub mod ws;
 
@@ -136,6 +137,11 @@ struct EmbeddingPage;
 #[cfg(all(doctest, unix, feature = "axum"))]
 #[doc = include_str!("../../docs/tokio.md")]
 struct TokioPage;
+
+/// The program of the page about metrics, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/metrics.md")]
+struct MetricsPage;
 
 /// The program of the page about OpenAPI, as a test.
 #[cfg(all(doctest, feature = "openapi"))]

@@ -104,7 +104,7 @@ impl Carrier for Call {
                 exchange.count_whole(bytes.len());
             }
             // The caller may be on another thread, and gets the response at once.
-            exchange.write_log();
+            exchange.end_record();
         }
         self.send_response(response);
     }

@@ -2,7 +2,7 @@
 //! text of the response, the error that a handler still reading the body gets, and the HTTP/2 error code.
 //! [`Abort::logged`] writes a reason to the log if it concerns the operator.
 
-use super::log::CLIENT_LEFT;
+use super::record::CLIENT_LEFT;
 use crate::body::BodyError;
 use crate::client::{Failure, Stage};
 use crate::message::request::BodyUse;

@@ -3,12 +3,12 @@
 use super::abort::Abort;
 use super::carrier::{Carrier, Sent};
 use super::incoming::Ended;
-use super::log::LogLine;
 use super::outgoing::Next;
+use super::record::{Observed, Record, writes_lines};
 use super::{Collect, Waits};
 use crate::client::{Answer, AnswerBody};
 use crate::message::request::{BodyUse, Hooks, Ready};
-use crate::message::response::Response;
+use crate::message::response::{Content, Response};
 use crate::runtime::rate_limited;
 use crate::service::Outcome;
 use crate::service::Service;
@@ -25,11 +25,66 @@ pub(crate) trait Lifecycle: Carrier {
     #[inline]
     fn begin(&mut self, length: Length, head: &mut Head, window: &[u8], worker: &mut WorkerContext<impl Service>) {
         worker.override_method(head, window);
-        if worker.shared.config().access_log {
-            let now = worker.now();
-            let peer = self.caller().peer();
-            self.make_exchange(worker).keep_log(LogLine::new(head, window, now, peer));
+        if worker.records() {
+            return self.begin_recorded(length, head, window, worker);
         }
+        self.begin_unrecorded(length, head, window, worker);
+    }
+
+    /// Begins an exchange that the access log or the service's observer will learn of.
+    #[inline(never)]
+    fn begin_recorded(
+        &mut self,
+        length: Length,
+        head: &mut Head,
+        window: &[u8],
+        worker: &mut WorkerContext<impl Service>,
+    ) {
+        self.begin_record(head, window, worker);
+        self.begin_unrecorded(length, head, window, worker);
+        self.keep_record(worker);
+    }
+
+    /// Begins to record an exchange for the access log or the service's observer.
+    fn begin_record(&mut self, head: &Head, window: &[u8], worker: &mut WorkerContext<impl Service>) {
+        let (method, version, is_secure) = (head.method, head.version, self.caller().is_secure());
+        let request = Observed { since: worker.now(), method, version, is_secure, route: None };
+        if writes_lines(worker) {
+            let record = Record::new(request, worker.observer.clone()).with_line(head, window, self.caller().peer());
+            self.make_exchange(worker).keep_record(record);
+        } else if worker.observer.is_some() {
+            // Most requests are answered at once and then need no exchange.
+            worker.observed = Some(request);
+        }
+    }
+
+    #[inline(never)]
+    fn record_route(&mut self, route: u32, worker: &mut WorkerContext<impl Service>) {
+        if let Some(request) = &mut worker.observed {
+            request.route = Some(route);
+        } else if let Some(record) = self.exchange().and_then(|exchange| exchange.record.as_mut()) {
+            record.set_route(route);
+        }
+    }
+
+    /// Keeps in the exchange what is recorded of a request that was not answered at once.
+    fn keep_record(&mut self, worker: &mut WorkerContext<impl Service>) {
+        if let Some(request) = worker.observed.take()
+            && let Some(exchange) = self.exchange()
+        {
+            exchange.keep_record(Record::new(request, worker.observer.clone()));
+        }
+    }
+
+    /// The rest of [`begin`](Self::begin).
+    #[inline]
+    fn begin_unrecorded(
+        &mut self,
+        length: Length,
+        head: &mut Head,
+        window: &[u8],
+        worker: &mut WorkerContext<impl Service>,
+    ) {
         let route = match worker.route(head, window, self.caller()) {
             Ok(route) => route,
             Err(mut response) => {
@@ -39,6 +94,9 @@ pub(crate) trait Lifecycle: Carrier {
                 return self.respond(&mut response, worker);
             }
         };
+        if worker.records() {
+            self.record_route(route, worker);
+        }
         if head.method == Method::Connect && self.connect(worker) {
             self.call(route, (head, window), Ready::Nothing, worker);
             return self.connected(length, worker);
@@ -168,24 +226,39 @@ pub(crate) trait Lifecycle: Carrier {
         }
     }
 
-    /// Sends a final response of a handler or of the lifecycle, and writes the exchange's line in the access log if
-    /// that is on.
+    /// Sends a final response of a handler or of the lifecycle, and records the exchange's end if that is wanted.
     #[inline]
     fn respond(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>) {
         self.admit(response, worker);
         worker.prepare(response, self.caller().is_secure());
+        if worker.records() && self.record_response(response, worker) {
+            return self.send(response, worker);
+        }
         let Some(exchange) = self.exchange() else { return self.send(response, worker) };
         exchange.outgoing.begin();
-        if let Some(mut line) = exchange.take_log() {
-            line.begins(self.caller(), response);
+        if let Some(mut record) = exchange.take_record() {
+            record.begins(self.caller(), response);
             let exchange = self.make_exchange(worker);
-            exchange.log = Some(line);
+            exchange.record = Some(record);
         }
         self.send(response, worker);
         if let Some(exchange) = self.exchange() {
-            exchange.write_log();
+            exchange.end_record();
             exchange.outgoing.end_unless_it_goes_on();
         }
+    }
+
+    /// Records the end of a request that is answered at once and needs no exchange, before the client can see it, and returns true.
+    #[inline(never)]
+    fn record_response(&mut self, response: &Response, worker: &mut WorkerContext<impl Service>) -> bool {
+        let Some(request) = worker.observed.take() else { return false };
+        if let (Content::Bytes(bytes), None) = (&response.content, self.exchange()) {
+            let bytes = if request.method == Method::Head { 0 } else { bytes.len() as u64 };
+            worker.observe(request, response.status.as_u16(), bytes);
+            return true;
+        }
+        self.make_exchange(worker).keep_record(Record::new(request, worker.observer.clone()));
+        false
     }
 
     /// Checks the reply slot, polls the handler, and sends the answer if there is one.
@@ -319,7 +392,7 @@ pub(crate) trait Lifecycle: Carrier {
     fn end_body(&mut self, trailers: Result<Vec<(HeaderName, HeaderValue)>, Abort>) -> Result<Sent, Abort> {
         let trailers = trailers?;
         if let Some(exchange) = self.exchange() {
-            exchange.log_over();
+            exchange.record_over();
         }
         self.send_end(trailers).map(|()| Sent::Over)
     }
@@ -343,14 +416,14 @@ pub(crate) trait Lifecycle: Carrier {
             if let Some(pending_request) = exchange.take_pending() {
                 pending_request.fail(abort.into());
             }
-            exchange.log_ends(abort.text());
+            exchange.record_reason(abort.text());
             exchange.give_up(abort.body_error(), worker);
         }
         if self.may_answer() {
             self.respond(&mut abort.response(worker), worker);
         } else {
-            // The line is written before the client sees the end.
-            drop(self.exchange().and_then(|exchange| exchange.take_log()));
+            // The end is recorded before the client sees it.
+            drop(self.exchange().and_then(|exchange| exchange.take_record()));
             self.cut(abort, worker);
         }
     }

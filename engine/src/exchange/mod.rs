@@ -12,8 +12,8 @@ mod incoming;
 #[cfg(test)]
 mod joined;
 pub(super) mod lifecycle;
-mod log;
 mod outgoing;
+mod record;
 mod state;
 mod tunnel;
 
@@ -22,8 +22,8 @@ pub(super) use outgoing::Outgoing;
 pub(super) use tunnel::Tunnel;
 
 use self::abort::Abort;
-use self::log::LogLine;
-pub(super) use self::log::log_refused;
+use self::record::Record;
+pub(super) use self::record::{Observed, log_refused};
 use super::context::TaskKind;
 use super::worker::context::WorkerContext;
 use crate::body::BodyError;
@@ -62,7 +62,8 @@ pub(crate) struct Exchange {
     decoded_bytes: Option<Rc<Cell<usize>>>,
     /// What the handler learns if the client leaves, if it has asked.
     presence: Option<Rc<Presence>>,
-    log: Option<Box<LogLine>>,
+    /// What the access log and the service's observer learn at the end.
+    record: Option<Box<Record>>,
     /// On a client, the place of the request, until its response has come.
     pending_request: Option<Rc<PendingRequest>>,
 }
@@ -79,7 +80,7 @@ impl Default for Exchange {
             interim: None,
             decoded_bytes: None,
             presence: None,
-            log: None,
+            record: None,
             pending_request: None,
         }
     }
@@ -222,14 +223,13 @@ impl Exchange {
         }
     }
 
-    /// Ends the exchange because its connection or stream ends. If the handler has not answered, writes a line in the access
-    /// log.
+    /// Ends the exchange because its connection or stream ends. If the handler has not answered, records that.
     pub(crate) fn lose(&mut self, worker: &mut WorkerContext<impl Service>) {
         if self.outgoing.has_begun() {
-            self.log_ends(if worker.cuts() { "the server has stopped" } else { "the connection ended" });
-        } else if let Some(line) = self.take_log() {
+            self.record_reason(if worker.cuts() { "the server has stopped" } else { "the connection ended" });
+        } else if let Some(record) = self.take_record() {
             let is_received = !self.incoming.is_streaming() && !self.incoming.is_collecting();
-            line.lose(worker.cuts(), is_received);
+            record.lose(worker.cuts(), is_received);
         }
         // Tasks of the handler may go on.
         if let Some(presence) = &self.presence {
@@ -266,50 +266,50 @@ impl Exchange {
         (self.interim, self.decoded_bytes) = (None, None);
     }
 
-    fn keep_log(&mut self, line: LogLine) {
-        self.log = Some(Box::new(line));
+    fn keep_record(&mut self, record: Record) {
+        self.record = Some(Box::new(record));
     }
 
-    fn take_log(&mut self) -> Option<Box<LogLine>> {
-        self.log.take()
+    fn take_record(&mut self) -> Option<Box<Record>> {
+        self.record.take()
     }
 
     /// Counts bytes of our body that the carrier has sent, for the access log.
     #[inline]
     pub(super) fn count_sent(&mut self, bytes: usize) {
-        if let Some(log) = &mut self.log {
-            log.count(bytes as u64);
-            self.write_log();
+        if let Some(record) = &mut self.record {
+            record.count(bytes as u64);
+            self.end_record();
         }
     }
 
     /// Counts the bytes of a whole body, before the carrier sends it.
     #[inline]
     pub(super) fn count_whole(&mut self, bytes: usize) {
-        self.log.iter_mut().for_each(|log| log.count(bytes as u64));
+        self.record.iter_mut().for_each(|record| record.count(bytes as u64));
     }
 
     /// Records for the access log that the client gets an empty response with this status instead.
     #[cold]
-    pub(super) fn log_instead(&mut self, status: u16) {
-        self.log.iter_mut().for_each(|log| log.is_replaced(status));
+    pub(super) fn record_instead(&mut self, status: u16) {
+        self.record.iter_mut().for_each(|record| record.is_replaced(status));
     }
 
-    /// Writes the line of the access log if the whole response is sent.
+    /// Records the end of the exchange if the whole response is sent.
     #[inline]
-    pub(super) fn write_log(&mut self) {
-        self.log.take_if(|log| log.is_complete());
+    pub(super) fn end_record(&mut self) {
+        self.record.take_if(|record| record.is_complete());
     }
 
-    /// Records that the body has ended, and writes the line of the access log.
-    fn log_over(&mut self) {
-        self.log.iter_mut().for_each(|log| log.is_over());
-        self.write_log();
+    /// Records that the body has ended.
+    fn record_over(&mut self) {
+        self.record.iter_mut().for_each(|record| record.is_over());
+        self.end_record();
     }
 
     /// Records why the exchange ends early, for the access log.
-    pub(crate) fn log_ends(&mut self, why: &'static str) {
-        self.log.iter_mut().for_each(|log| log.ends(why));
+    pub(crate) fn record_reason(&mut self, why: &'static str) {
+        self.record.iter_mut().for_each(|record| record.ends(why));
     }
 
     pub(super) fn tunnel(&self) -> Option<&Tunnel> {
@@ -385,7 +385,7 @@ impl Exchange {
         self.incoming.held()
             + self.outgoing.held()
             + self.tunnel.as_ref().map_or(0, Tunnel::held)
-            + self.log.as_ref().map_or(0, |line| line.held())
+            + self.record.as_ref().map_or(0, |record| record.held())
     }
 
     pub(crate) fn is_over(&self) -> bool {

@@ -53,6 +53,8 @@ pub(crate) struct Context {
     holds: Cell<usize>,
     /// The stopwatch at the end of the last turn, while the worker waits in a loop in which other code of this thread runs.
     waits_since: Cell<Option<u64>>,
+    /// `None` unless the worker measures durations within a turn.
+    measured: Cell<Option<Measured>>,
 }
 
 /// A timer: its moment, and a number that distinguishes it from other timers of the same moment.
@@ -176,6 +178,15 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<Context>>> = const { RefCell::new(None) };
 }
 
+/// How the time is measured within a turn.
+#[derive(Clone, Copy)]
+struct Measured {
+    /// The driver's stopwatch.
+    stopwatch: fn() -> u64,
+    /// What it showed when the turn began.
+    began: u64,
+}
+
 impl Context {
     pub(crate) fn new(inbox: TaskInbox, shared: Arc<Shared>, serves_many: bool) -> Rc<Context> {
         thread_local! {
@@ -201,6 +212,7 @@ impl Context {
             await_stop: RefCell::default(),
             holds: Cell::default(),
             waits_since: Cell::default(),
+            measured: Cell::default(),
         })
     }
 
@@ -223,6 +235,22 @@ impl Context {
     #[cfg(feature = "tokio")]
     pub(crate) fn set_waiting(&self, waits: bool) -> bool {
         self.waits_since.replace(waits.then(clock::stopwatch)).is_some()
+    }
+
+    /// Sets the time of the turn. With a stopwatch, [`precise_now`](Self::precise_now) measures from here.
+    pub(crate) fn set_now(&self, now: Instant, stopwatch: Option<fn() -> u64>) {
+        self.now.set(now);
+        self.measured.set(stopwatch.map(|stopwatch| Measured { stopwatch, began: stopwatch() }));
+    }
+
+    /// Returns the present time if the worker measures, or else that of the turn.
+    pub(crate) fn precise_now(&self) -> Instant {
+        match self.measured.get() {
+            Some(Measured { stopwatch, began }) => {
+                self.now.get() + Duration::from_nanos(stopwatch().saturating_sub(began))
+            }
+            None => self.time(),
+        }
     }
 
     /// Returns the time: that of the turn, or the present one if the worker waits in another loop.
@@ -472,6 +500,14 @@ pub(crate) fn note_cancelled() {
 /// Panics if no worker runs on this thread.
 pub fn now() -> Instant {
     with(Context::time)
+}
+
+/// Returns the present time by the worker's clock if the worker measures durations within a turn, or else that of the turn.
+///
+/// # Panics
+/// Panics if no worker runs on this thread.
+pub(crate) fn precise_now() -> Instant {
+    with(Context::precise_now)
 }
 
 /// Returns the number of the worker's turn, which wraps, for code that does a bounded amount of work per turn.

@@ -5,12 +5,18 @@ use highwire_proto::h2::budget;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The counts of a server since its start, from [`Handle::stats`](crate::Handle::stats) while it runs or when it has
+/// The counts of a server since its start, and what it holds now, from [`Handle::stats`](crate::Handle::stats) while it runs or when it has
 /// stopped. Each worker adds its requests once per turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[doc(alias = "Report")]
 pub struct Stats {
+    /// The number of connections that are open now.
+    pub connections: u64,
+    /// The number of bytes of the memory budget that connections hold now.
+    pub memory: u64,
+    /// The memory budget in bytes.
+    pub memory_limit: u64,
     /// The number of connections that were accepted.
     pub accepted: u64,
     /// The number of connections that were refused, because their peer or the server had too many.
@@ -36,6 +42,9 @@ impl Stats {
         let counters = &shared.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
+            connections: shared.connection_count() as u64,
+            memory: shared.budget.used() as u64,
+            memory_limit: shared.budget.limit() as u64,
             accepted: read(&counters.accepted),
             refused: read(&counters.refused),
             cut: read(&counters.cut),

@@ -2,6 +2,7 @@
 //! buffers, and the service that answers requests.
 
 use crate::connection::work::{RESERVE_A_TURN, WORK_A_TURN};
+use crate::exchange::Observed;
 use crate::message::date::CommonLines;
 use crate::message::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
 use crate::message::response::{Content, Response};
@@ -13,7 +14,7 @@ use crate::runtime::remote::Remote;
 use crate::server::budget::Share;
 use crate::server::rules::Rules;
 use crate::server::shared::Shared;
-use crate::service::{Begin, MakeService, Outcome, Service};
+use crate::service::{Begin, MakeService, Observer, Outcome, Service};
 use highwire_io::{Instant, SocketId};
 use highwire_proto::{Head, Method};
 use http::{HeaderValue, StatusCode, header};
@@ -70,6 +71,11 @@ pub(crate) struct WorkerContext<S> {
     /// See [`Remote::beat`](crate::runtime::remote::Remote).
     pub(crate) beat: Arc<AtomicU64>,
     calls: u32,
+    records: bool,
+    /// Learns of each request that has ended.
+    pub(crate) observer: Option<Rc<dyn Observer>>,
+    /// The request that begins now, if an observer will learn of it and no exchange records it yet.
+    pub(crate) observed: Option<Observed>,
     /// The service that answers requests.
     service: S,
     /// A scratch buffer for HTTP/2 connections, which holds the decoded fields of the current request.
@@ -132,6 +138,19 @@ impl<S: Service> WorkerContext<S> {
         self.stopwatch
     }
 
+    /// Returns true if the access log or an observer learns of each request.
+    #[inline]
+    pub(crate) fn records(&self) -> bool {
+        self.records
+    }
+
+    /// Tells the observer that a request has ended that was answered at once.
+    pub(crate) fn observe(&self, request: Observed, status: u16, bytes: u64) {
+        if let Some(observer) = &self.observer {
+            request.end(&**observer, self.context.precise_now(), status, bytes, None);
+        }
+    }
+
     /// Counts a request. `is_stream` is true if it has come on a stream of HTTP/2.
     #[inline]
     pub(crate) fn count_request(&mut self, is_stream: bool) {
@@ -165,8 +184,8 @@ impl<S: Service> WorkerContext<S> {
         let share = Share::new(shared.budget.clone());
         let service = make.make(&shared);
         let hsts = service.strict_transport_security();
+        let observer = service.observer();
         WorkerContext {
-            shared,
             context,
             lines,
             deadlines: DeadlineTable::new(),
@@ -192,6 +211,9 @@ impl<S: Service> WorkerContext<S> {
             streams: 0,
             beat: Arc::default(),
             calls: 0,
+            records: observer.is_some() || shared.config().access_log,
+            observer,
+            observed: None,
             service,
             fields: Vec::new(),
             plain: Vec::new(),
@@ -199,6 +221,7 @@ impl<S: Service> WorkerContext<S> {
             scratch: Vec::new(),
             waiting: VecDeque::new(),
             handshakes: HANDSHAKES_A_TURN,
+            shared,
         }
     }
 
@@ -227,7 +250,7 @@ impl<S: Service> WorkerContext<S> {
             rate_limited::tell(now);
         }
         self.tick = tick;
-        self.context.now.set(now);
+        self.context.set_now(now, if self.observer.is_some() { Some(self.stopwatch) } else { None });
         self.handshakes = HANDSHAKES_A_TURN;
         if self.requests > 0 {
             self.count();

@@ -6,6 +6,7 @@ use crate::app::shared::AppData;
 use crate::app::states::Scopes;
 use crate::handler::Route;
 use crate::message::request::BodyUse;
+use crate::metrics::Metrics;
 use crate::router::Router;
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ pub(crate) struct BuiltApp {
     pub(crate) https: Https,
     pub(crate) on_wait: Option<WaitHooks>,
     pub(crate) hooks: Hooks,
+    pub(crate) metrics: Option<Arc<Metrics>>,
     pub(crate) body_uses: Vec<BodyUse>,
     /// The method, host and template of each route, for logs; `None` for those without a template.
     pub(crate) labels: Vec<Option<String>>,

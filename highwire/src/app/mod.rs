@@ -4,6 +4,7 @@ pub(crate) mod built_app;
 pub(crate) mod dispatch;
 pub(crate) mod hooks;
 pub(crate) mod https;
+mod metrics;
 #[cfg(feature = "openapi")]
 mod openapi;
 pub(crate) mod runtime;
@@ -22,6 +23,7 @@ use crate::files::open::OpenFiles;
 use crate::handler::private::IntoRoute;
 use crate::handler::{Handler, Route};
 use crate::message::provided::Provided;
+use crate::metrics::{Metrics, RouteLabels};
 use crate::middleware::{IntoLayer, Layer, Missed};
 #[cfg(feature = "openapi")]
 use crate::openapi::documented::Documentation;
@@ -31,7 +33,7 @@ use crate::ws::WebSocketHandler;
 use crate::{Error, Files, Https, IntoResponse, Method, Problem, Request, Result, StatusCode};
 use highwire_io::Listener;
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// An application: routes with their handlers, shared state, and the settings of the server that runs it.
 ///
@@ -74,6 +76,7 @@ pub struct App {
     host: Option<String>,
     fallback: Option<Arc<dyn Route>>,
     https: Https,
+    metrics: Option<Measured>,
     #[cfg(feature = "openapi")]
     openapi: Option<crate::openapi::Publication>,
     layers: Vec<Arc<dyn Layer>>,
@@ -85,6 +88,9 @@ pub struct App {
     /// The first error of the methods that build the app.
     mistake: Option<Error>,
 }
+
+/// The metrics of an app, and how their series name its routes, once it is built.
+type Measured = (Arc<Metrics>, Arc<OnceLock<Vec<RouteLabels>>>);
 
 struct Registered {
     host: Option<String>,
@@ -135,6 +141,7 @@ impl App {
             host: None,
             fallback: None,
             https: Https::default(),
+            metrics: None,
             #[cfg(feature = "openapi")]
             openapi: None,
             layers: Vec::new(),
@@ -233,10 +240,10 @@ impl App {
 
     /// Moves another app's routes below a prefix, with its middleware around them and around their 405 and OPTIONS
     /// responses, and with its values. For requests of its routes, handlers and middleware find its values before those of
-    /// this app, also the middleware around this app; for other requests nothing does. Settings, `https`, `not_found`, `on_rejection`,
-    /// `on_wait` and a [`fallback`](App::fallback) of the other app are an error when the server is built, because they concern all
-    /// paths; to take all paths below a prefix, register [`any`](App::any) with `/{*rest}` in the other app. The other app's `on_error`
-    /// answers only the panics within its own middleware. Handlers see the whole path, including the prefix.
+    /// this app, also the middleware around this app; for other requests nothing does. Settings, `https`, `not_found`, `on_error`,
+    /// `on_rejection`, `on_wait`, `metrics`, `openapi` and a [`fallback`](App::fallback) of the other app are an error when the server is
+    /// built, because they concern all paths; to take all paths below a prefix, register [`any`](App::any) with `/{*rest}` in the
+    /// other app. Handlers see the whole path, including the prefix.
     pub fn nest(mut self, prefix: &str, mut other: App) -> App {
         let prefix = prefix.trim_end_matches('/');
         for mut registered in self.take_over(&mut other) {
@@ -350,8 +357,9 @@ impl App {
     }
 
     /// Sets the function that makes the responses to errors outside of handlers, such as malformed requests, panics and
-    /// timeouts. The function gets the status and a text; its response is sent with that status.
+    /// timeouts. The function gets the status and a text; its response is sent with that status. Only the outermost app may call this.
     pub fn on_error<R: IntoResponse>(mut self, handler: impl Fn(StatusCode, &str) -> R + Send + Sync + 'static) -> App {
+        self.outermost.push("on_error");
         self.on_error = Some(Arc::new(move |status, text| handler(status, text).into_response().with_status(status)));
         self
     }
@@ -511,6 +519,7 @@ impl App {
         let (mut names, mut scopes) = (Vec::new(), Vec::new());
         let mut paths: Vec<Option<Arc<str>>> = Vec::new();
         let mut labels = Vec::new();
+        let mut measured = Vec::new();
         let first_missed = self.routes.len();
         let (states, kinds) = (self.scopes.resolve(), self.scopes.local_kinds());
         let check =
@@ -533,6 +542,7 @@ impl App {
             routes.push(registered.route);
             scopes.push(registered.scope);
             names.push(pattern.names());
+            measured.push(RouteLabels { path: Some(registered.path.clone()), host: registered.host });
             paths.push(Some(registered.path.into()));
             labels.push(Some(called));
         }
@@ -571,6 +581,10 @@ impl App {
             https: self.https,
             on_wait: self.on_wait,
             hooks: self.hooks,
+            metrics: self.metrics.map(|(metrics, labels)| {
+                _ = labels.set(measured);
+                metrics
+            }),
             labels,
         };
         Ok((app, self.config))

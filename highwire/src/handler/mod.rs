@@ -86,7 +86,7 @@ pub(crate) trait Route: Send + Sync {
     note = "a handler is a function whose arguments are extractors (`FromRequest`) and whose result, or whose future's result, is a response (`IntoResponse`)"
 )]
 pub trait Handler<M>: private::IntoRoute<M> + Send + Sync + 'static {
-    /// Wraps a middleware around this handler alone. The middleware that is added last is the outermost.
+    /// Wraps a middleware around this handler alone. As with [`App::with`](crate::App::with), the first one is the outermost.
     fn with(self, middleware: impl IntoLayer) -> With<Self>
     where
         Self: Sized,
@@ -116,7 +116,13 @@ impl<M, H: Handler<M>> Handler<Within<M>> for With<H> {}
 impl<M, H: Handler<M>> IntoRoute<Within<M>> for With<H> {
     #[expect(private_interfaces, reason = "the trait is sealed")]
     fn into_route(self) -> Arc<dyn Route> {
-        self.layer.wrap(self.handler.into_route(), None)
+        self.into_route_within(Vec::new())
+    }
+
+    #[expect(private_interfaces, reason = "the trait is sealed")]
+    fn into_route_within(self, mut layers: Vec<Arc<dyn Layer>>) -> Arc<dyn Route> {
+        layers.push(self.layer);
+        self.handler.into_route_within(layers)
     }
 
     #[cfg(feature = "openapi")]
@@ -128,13 +134,20 @@ impl<M, H: Handler<M>> IntoRoute<Within<M>> for With<H> {
 
 pub(crate) mod private {
     use super::Route;
+    use crate::middleware::Layer;
     #[cfg(feature = "openapi")]
     use crate::openapi::documented::Documentation;
     use std::sync::Arc;
 
-    pub trait IntoRoute<M> {
+    pub trait IntoRoute<M>: Sized {
         #[expect(private_interfaces, reason = "the trait is sealed")]
         fn into_route(self) -> Arc<dyn Route>;
+
+        /// Makes the route inside of middleware, the innermost first.
+        #[expect(private_interfaces, reason = "the trait is sealed")]
+        fn into_route_within(self, layers: Vec<Arc<dyn Layer>>) -> Arc<dyn Route> {
+            layers.iter().fold(self.into_route(), |route, layer| layer.wrap(route, None))
+        }
 
         /// Returns what the OpenAPI document says of this handler.
         #[cfg(feature = "openapi")]

@@ -22,12 +22,44 @@
 //! # let _ = app;
 //! ```
 //!
-//! Of an app's middleware, the first one added is the outermost; of a handler's middleware, the last one. An app's
-//! middleware sees the responses of the app's handlers, including the 503 of a [`Timeout`] inside of that middleware,
+//! # Order
+//!
+//! A request passes middleware from the outside to the inside, and its response passes it back:
+//!
+//! 1. the middleware of the app, then that of a nested app, then that of the handler;
+//! 2. in each of them, the first `with` is the outermost.
+//!
+//! So `app.with(A).with(B)` and `handler.with(A).with(B)` are both read from left to right: A sees the request before B, and the response
+//! after B. An app's middleware is around all of its routes, also around those that are registered after it.
+//!
+//! ```
+//! use highwire::testing::Client;
+//! use highwire::{App, Handler, HeaderName, HeaderValue, Response};
+//!
+//! /// Writes its name into the response's header field `x-passed`, on the way back.
+//! fn mark(name: &'static str) -> impl highwire::middleware::Middleware {
+//!     highwire::middleware::after(move |response: &mut Response| {
+//!         let name_of_field = HeaderName::from_static("x-passed");
+//!         let before = response.header(&name_of_field).map(|value| String::from_utf8_lossy(value).into_owned());
+//!         let passed = before.map_or(name.to_string(), |before| format!("{before}, {name}"));
+//!         response.set_header(name_of_field, HeaderValue::try_from(passed).unwrap());
+//!     })
+//! }
+//!
+//! let nested = App::new().get("/", (|| "hello").with(mark("handler 1")).with(mark("handler 2"))).with(mark("nested"));
+//! let app = App::new().with(mark("app 1")).nest("/nested", nested).with(mark("app 2"));
+//! let answer = Client::new(app)?.get("/nested").send();
+//! assert_eq!(answer.header("x-passed"), "handler 2, handler 1, nested, app 2, app 1");
+//! # Ok::<(), highwire::Error>(())
+//! ```
+//!
+//! # What middleware sees
+//!
+//! An app's middleware sees the responses of the app's handlers, including the 503 of a [`Timeout`] inside of that middleware,
 //! and the app's own 404 and 405. It also sees the 500 after a panic; only the functions of [`from_fn`] do not, because
 //! the panic unwinds them. An app's middleware does not see responses that the engine makes itself, such as those to a
-//! malformed request or after the server's handler timeout. A nested app's middleware runs inside the outer app's
-//! middleware, and also sees the 405 and OPTIONS responses of the nested paths. Therefore, [`Cors`] around a nested app
+//! malformed request or after the server's handler timeout. A nested app's middleware also sees the 405 and OPTIONS responses of the
+//! nested paths. Therefore, [`Cors`] around a nested app
 //! answers preflight requests. `Cors` around a single handler cannot, unless the handler is registered for OPTIONS,
 //! too.
 //!
@@ -42,6 +74,7 @@ mod limit;
 mod proxies;
 mod request_id;
 mod security;
+mod span;
 mod timeout;
 mod trace;
 mod wait;
@@ -60,6 +93,7 @@ pub use proxies::{ClientAddress, FORWARDED_STEPS, Forwarded, NotANetwork, Truste
 pub(crate) use request_id::NAME as REQUEST_ID;
 pub use request_id::{REQUEST_ID_BYTES, RequestId, RequestIds};
 pub use security::SecurityHeaders;
+pub use span::RequestSpan;
 pub use timeout::Timeout;
 pub use trace::{TraceContext, TraceParent};
 pub use wait::{FromFn, Next, OwnedRequest, from_fn};
@@ -109,6 +143,13 @@ pub trait Middleware: Send + Sync + 'static {
     /// Returns a response if the request is refused. Then neither the handler nor this middleware's
     /// [`after`](Self::after) is called.
     fn before(&self, request: &mut Request<'_>) -> Result<Self::State, Response>;
+
+    /// Runs a step of the handler and of the middleware inside of this one: the call, and each poll of the future. It must call `step`
+    /// once. A middleware that sets something for the thread while the handler runs, such as a span, does it here.
+    fn within(&self, state: &mut Self::State, step: &mut dyn FnMut()) {
+        let _ = state;
+        step();
+    }
 
     /// Runs while the handler is pending: once after the handler was called, and then whenever the request's task is
     /// woken and the handler has still not responded. May respond in place of the handler, whose future is then

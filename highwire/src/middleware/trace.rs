@@ -73,6 +73,10 @@ impl Middleware for TraceContext {
     type State = ();
 
     fn before(&self, request: &mut Request<'_>) -> Result<(), Response> {
+        if request.extension::<TraceParent>().is_some() {
+            // Middleware around this one has continued the trace.
+            return Ok(());
+        }
         let fresh = random();
         let span = (random() as u64).max(1);
         let given = request.header("traceparent").and_then(TraceParent::read);

@@ -124,8 +124,15 @@ impl<M: Middleware> WrappedEndpoint<M> {
             return Poll::Ready(response);
         }
         if let Some(place) = waiting.place {
-            let poll = catch_unwind(AssertUnwindSafe(|| self.inner.poll(place, cx)));
-            if let Poll::Ready(response) = poll.unwrap_or_else(|payload| Poll::Ready(self.panicked(payload))) {
+            let mut polled = Poll::Pending;
+            let state = &mut waiting.state;
+            let stepped = catch_unwind(AssertUnwindSafe(|| {
+                self.route.middleware.within(state, &mut || polled = self.inner.poll(place, cx));
+            }));
+            if let Err(payload) = stepped {
+                polled = Poll::Ready(self.panicked(payload));
+            }
+            if let Poll::Ready(response) = polled {
                 waiting.place = None;
                 // A handler that took a `Reply` answers only through that `Reply`; the handler's own result is ignored.
                 if waiting.reply.as_ref().is_none_or(Awaited::is_waived) {
@@ -158,19 +165,26 @@ impl<M: Middleware> WrappedEndpoint<M> {
 impl<M: Middleware> Endpoint for WrappedEndpoint<M> {
     fn call(&self, request: &mut Request<'_>, answer: &mut Option<Response>) -> Outcome {
         let middleware = &self.route.middleware;
-        let state = match middleware.before(request) {
+        let mut state = match middleware.before(request) {
             Ok(state) => state,
             Err(response) => {
                 *answer = Some(response);
                 return Outcome::Ready;
             }
         };
-        let called = catch_unwind(AssertUnwindSafe(|| self.inner.call(request, answer)));
-        let outcome = called.unwrap_or_else(|payload| {
-            request.hooks.reply = None;
-            *answer = Some(self.panicked(payload));
-            Outcome::Ready
-        });
+        let mut called = None;
+        let stepped = catch_unwind(AssertUnwindSafe(|| {
+            middleware.within(&mut state, &mut || called = Some(self.inner.call(request, answer)));
+        }));
+        let outcome = match (stepped, called) {
+            (Ok(()), Some(outcome)) => outcome,
+            (stepped, _) => {
+                let uncalled = || Box::new("Middleware::within has not called the step") as Box<dyn Any + Send>;
+                request.hooks.reply = None;
+                *answer = Some(self.panicked(stepped.err().unwrap_or_else(uncalled)));
+                Outcome::Ready
+            }
+        };
         let reply = request.hooks.reply.take();
         let place = match (outcome, &mut *answer) {
             (Outcome::Ready, Some(response)) if reply.is_none() => {

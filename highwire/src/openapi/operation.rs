@@ -5,6 +5,7 @@ use super::{DescribedHandler, OperationOutput};
 use crate::handler::private::IntoRoute;
 use crate::handler::{Handler, Route};
 use crate::message::response::is_final_status;
+use crate::middleware::Layer;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -157,6 +158,11 @@ impl<M: 'static, H: DescribedHandler<M>> IntoRoute<Wrapping<M>> for Operation<M,
     }
 
     #[expect(private_interfaces, reason = "the trait is sealed")]
+    fn into_route_within(self, layers: Vec<Arc<dyn Layer>>) -> Arc<dyn Route> {
+        self.handler.into_route_within(layers)
+    }
+
+    #[expect(private_interfaces, reason = "the trait is sealed")]
     fn documentation(&self) -> Documentation {
         let documented = Documented { handler: H::name(), describe: H::describe, about: self.about.clone() };
         Documentation::Operation(Box::new(documented))
@@ -190,6 +196,11 @@ impl<M: 'static, H: Handler<M>> IntoRoute<Wrapping<M>> for Hidden<M, H> {
     #[expect(private_interfaces, reason = "the trait is sealed")]
     fn into_route(self) -> Arc<dyn Route> {
         self.handler.into_route()
+    }
+
+    #[expect(private_interfaces, reason = "the trait is sealed")]
+    fn into_route_within(self, layers: Vec<Arc<dyn Layer>>) -> Arc<dyn Route> {
+        self.handler.into_route_within(layers)
     }
 
     #[expect(private_interfaces, reason = "the trait is sealed")]

@@ -39,6 +39,8 @@ mod app {
     #[cfg(feature = "tls")]
     mod http2_versions;
     mod logged_panics;
+    #[cfg(feature = "json")]
+    mod metrics;
     mod middleware;
     mod middleware_ready;
     mod nested;
@@ -55,6 +57,7 @@ mod app {
     mod server;
     #[cfg(all(feature = "json", feature = "cookies"))]
     mod sessions;
+    mod spans;
     #[cfg(feature = "tls")]
     mod streamed_bodies;
     mod tasks;

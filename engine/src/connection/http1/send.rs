@@ -330,7 +330,7 @@ impl Http1 {
         let head = h1::Response { status: 500, reason: None, length: Length::Empty };
         let sent = self.http.send_response(head, &mut out.queue.output, |_| {});
         if sent.is_ok() {
-            self.exchange.iter_mut().for_each(|exchange| exchange.log_instead(500));
+            self.exchange.iter_mut().for_each(|exchange| exchange.record_instead(500));
         }
         if sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {})).is_err() {
             out.flush(transport.id());

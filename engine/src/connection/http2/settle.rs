@@ -122,7 +122,7 @@ impl Http2 {
         while let (false, Some(stream)) = (fits, self.largest()) {
             self.http.reset(stream, Abort::NoMemory.code(), &mut out.queue.output);
             if let Some(active) = self.get(stream) {
-                active.exchange.log_ends(Abort::NoMemory.text());
+                active.exchange.record_reason(Abort::NoMemory.text());
             }
             self.forget(stream, worker);
             fits = self.recharge(transport, worker);
@@ -240,7 +240,7 @@ impl Http2 {
         out: &mut Out<'_>,
     ) {
         transport.unread.clear();
-        self.log_ends(Abort::NoMemory.text());
+        self.record_reason(Abort::NoMemory.text());
         let failure = Failure { code: Abort::NoMemory.code(), text: Abort::NoMemory.text() };
         self.http.fail(failure, &mut out.queue.output);
         self.finish(transport, worker, out);

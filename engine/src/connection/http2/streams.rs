@@ -449,8 +449,8 @@ impl Http2 {
     }
 
     /// Records for the access log why the requests of the connection end.
-    pub(in crate::connection) fn log_ends(&mut self, why: &'static str) {
-        self.active.iter_mut().flatten().for_each(|active| active.exchange.log_ends(why));
+    pub(in crate::connection) fn record_reason(&mut self, why: &'static str) {
+        self.active.iter_mut().flatten().for_each(|active| active.exchange.record_reason(why));
     }
 
     pub(in crate::connection) fn release(mut self: Box<Self>, worker: &mut WorkerContext<impl Service>) {

@@ -1,27 +1,69 @@
-//! The line of an exchange in the access log.
+//! What the access log and the service's observer learn of an exchange.
 //!
-//! It is written when the carrier has sent the whole response, or when the exchange ends before.
+//! They learn it when the carrier has sent the whole response, or when the exchange ends before.
 
 use crate::message::caller::Tls;
 use crate::message::request::Caller;
 use crate::message::response::{Content, Response};
 use crate::runtime::context;
 use crate::runtime::rate_limited::guarded;
-use crate::service::Service;
+use crate::service::{Finished, Observer, Service};
 use crate::worker::context::WorkerContext;
 use highwire_io::{Instant, Peer};
-use highwire_proto::Head;
+use highwire_proto::{Head, Method, Version};
+use std::rc::Rc;
 
-/// The parts of an exchange that the access log needs. If the response has begun, dropping the value writes the line.
-pub(super) struct LogLine {
-    method: String,
-    target: String,
-    protocol: &'static str,
-    since: Instant,
-    peer: Peer,
+/// The parts of a request that are known when it begins and that an observer gets.
+#[derive(Clone, Copy)]
+pub(crate) struct Observed {
+    pub(crate) since: Instant,
+    pub(crate) method: Method,
+    pub(crate) version: Version,
+    pub(crate) is_secure: bool,
+    /// The route, once it is known.
+    pub(crate) route: Option<u32>,
+}
+
+impl Observed {
+    /// Tells an observer that the request has ended.
+    pub(crate) fn end(
+        self,
+        observer: &dyn Observer,
+        now: Instant,
+        status: u16,
+        bytes: u64,
+        ended: Option<&'static str>,
+    ) {
+        let Observed { since, method, version, is_secure, route } = self;
+        observer.finished(&Finished {
+            route,
+            method,
+            version,
+            is_secure,
+            status,
+            duration: now.since(since),
+            bytes,
+            ended,
+        });
+    }
+}
+
+/// What is known of an exchange whose end is recorded. If the response has begun, dropping the value records the end.
+pub(super) struct Record {
+    request: Observed,
+    observer: Option<Rc<dyn Observer>>,
+    /// The other parts of a line in the access log, if there will be one.
+    line: Option<Line>,
     begun: Option<Begun>,
     /// The reason why the exchange ends early.
     ended: Option<&'static str>,
+}
+
+/// The parts of a request that only the access log needs.
+struct Line {
+    method: String,
+    target: String,
+    peer: Peer,
 }
 
 /// A response whose head is sent.
@@ -48,29 +90,32 @@ const INCOMPLETE: &str = "the request ended before it was complete";
 /// Why a request has ended without an answer, if the server no longer waits for it.
 const STOPPED: &str = "the server has stopped before the answer";
 
-impl LogLine {
-    /// Copies these parts from a request's head, which was received at `since`.
-    pub(super) fn new(head: &Head, window: &[u8], since: Instant, peer: Peer) -> LogLine {
+impl Record {
+    pub(super) fn new(request: Observed, observer: Option<Rc<dyn Observer>>) -> Record {
+        Record { request, observer, line: None, begun: None, ended: None }
+    }
+
+    /// Adds the parts of a line in the access log from a request's head.
+    pub(super) fn with_line(mut self, head: &Head, window: &[u8], peer: Peer) -> Record {
         let words = |span: highwire_proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
-        let protocol = match head.version {
-            highwire_proto::Version::Http10 => "HTTP/1.0",
-            highwire_proto::Version::Http11 => "HTTP/1.1",
-            highwire_proto::Version::Http2 => "HTTP/2",
-        };
-        let (method, target) = (words(head.method_span), words(head.target.whole));
-        LogLine { method, target, protocol, since, peer, begun: None, ended: None }
+        self.line = Some(Line { method: words(head.method_span), target: words(head.target.whole), peer });
+        self
+    }
+
+    pub(super) fn set_route(&mut self, route: u32) {
+        self.request.route = Some(route);
     }
 
     /// Returns the number of bytes of the request that are kept.
     pub(super) fn held(&self) -> usize {
-        self.method.capacity() + self.target.capacity()
+        self.line.as_ref().map_or(0, |line| line.method.capacity() + line.target.capacity())
     }
 
     /// Records the response, before its head is sent.
     #[cold]
     pub(super) fn begins(&mut self, caller: Caller<'_>, response: &Response) {
         let status = response.status.as_u16();
-        let has_body = self.method != "HEAD" && !matches!(status, 204 | 304);
+        let has_body = self.request.method != Method::Head && !matches!(status, 204 | 304);
         let (length, is_over) = match &response.content {
             Content::Bytes(bytes) if has_body => (Some(bytes.len() as u64), false),
             Content::Stream(streamed) if has_body => (streamed.length, false),
@@ -79,10 +124,11 @@ impl LogLine {
             Content::Switch(_) => (None, true),
         };
         let is_reason = self.ended.is_some();
-        self.begun = Some(Begun { status, length, sent: 0, is_over, is_reason, tls: caller.tls() });
+        let tls = self.line.as_ref().and_then(|_| caller.tls());
+        self.begun = Some(Begun { status, length, sent: 0, is_over, is_reason, tls });
     }
 
-    /// Writes the line of a request that was not answered, because its client has left or, if `has_stopped` is true, because
+    /// Records the end of a request that was not answered, because its client has left or, if `has_stopped` is true, because
     /// the server cuts what is left. If another reason is recorded, the server has ended the request itself. `is_received` is true
     /// if the request was complete.
     #[cold]
@@ -132,25 +178,36 @@ impl Begun {
     }
 }
 
-impl Drop for LogLine {
+impl Drop for Record {
     fn drop(&mut self) {
         let Some(begun) = self.begun.take() else { return };
-        let tls = begun.tls.as_ref();
         let ended = match begun.is_complete() {
             true => self.ended.filter(|_| begun.is_reason),
             false => self.ended.or(Some("the exchange ended early")),
         };
+        let now = context::precise_now();
+        // A body that is withheld is not sent.
+        let bytes = begun.length.map_or(begun.sent, |length| begun.sent.min(length));
+        if let Some(observer) = &self.observer {
+            self.request.end(&**observer, now, begun.status, bytes, ended);
+        }
+        let Some(line) = &self.line else { return };
+        let tls = begun.tls.as_ref();
+        let protocol = match self.request.version {
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+            Version::Http2 => "HTTP/2",
+        };
         guarded(|| {
             tracing::info!(
                 target: "highwire::access",
-                peer = %self.peer,
-                method = self.method.as_str(),
-                target = self.target.as_str(),
-                protocol = self.protocol,
+                peer = %line.peer,
+                method = line.method.as_str(),
+                target = line.target.as_str(),
+                protocol,
                 status = begun.status,
-                // A body that is withheld is not sent.
-                bytes = begun.length.map_or(begun.sent, |length| begun.sent.min(length)),
-                microseconds = context::now().since(self.since).as_micros() as u64,
+                bytes,
+                microseconds = now.since(self.request.since).as_micros() as u64,
                 ended,
                 tls = tls.map(|tls| tls.version),
                 cipher = tls.map(|tls| tls.cipher),
@@ -160,6 +217,18 @@ impl Drop for LogLine {
             );
         });
     }
+}
+
+/// Returns true if the access log is on and a subscriber takes its lines.
+#[inline]
+pub(super) fn writes_lines(worker: &WorkerContext<impl Service>) -> bool {
+    worker.shared.config().access_log && is_subscribed()
+}
+
+fn is_subscribed() -> bool {
+    let mut is_subscribed = false;
+    guarded(|| is_subscribed = tracing::enabled!(target: "highwire::access", tracing::Level::INFO));
+    is_subscribed
 }
 
 /// Writes a line for bytes that were refused before they were a request, if the access log is on. `status` is that of the

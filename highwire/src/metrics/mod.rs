@@ -1,0 +1,75 @@
+//! The metrics of an app: how many requests each route has answered, with which status, and how long they took.
+//!
+//! Each worker counts in numbers that only it writes, so a request takes no lock and no atomic read-modify-write. A scrape, on a thread
+//! of the blocking pool, adds up the numbers of all workers.
+
+mod process;
+mod series;
+mod text;
+
+use crate::{Accept, HeaderName, header};
+use highwire_engine::Stats;
+use series::{Totals, WorkerSeries};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+pub(crate) use series::Counting;
+
+/// The metrics of an app: the numbers of all its workers.
+#[derive(Default)]
+pub(crate) struct Metrics {
+    workers: Mutex<Workers>,
+}
+
+#[derive(Default)]
+struct Workers {
+    running: Vec<Weak<WorkerSeries>>,
+    /// What workers have counted that have ended.
+    ended: Totals,
+}
+
+impl Metrics {
+    /// Makes the numbers of a worker that starts.
+    pub(crate) fn add_worker(self: &Arc<Metrics>, routes: usize) -> Counting {
+        let series = Arc::new(WorkerSeries::new(routes));
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        workers.running.push(Arc::downgrade(&series));
+        Counting::new(series, self.clone())
+    }
+
+    /// Keeps what a worker has counted that ends.
+    fn end_worker(&self, series: &Arc<WorkerSeries>) {
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        workers.ended.add(series);
+        workers.running.retain(|running| !std::ptr::eq(running.as_ptr(), Arc::as_ptr(series)));
+    }
+
+    /// Returns the sums over all workers, and the number of requests of each worker that runs.
+    fn totals(&self) -> (Totals, Vec<u64>) {
+        let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut totals = workers.ended.clone();
+        let running = workers.running.iter().filter_map(Weak::upgrade);
+        let requests = running.map(|series| totals.add(&series)).collect();
+        (totals, requests)
+    }
+}
+
+const TEXT_OFFER: &str = "text/plain;version=0.0.4";
+const OPEN_METRICS_OFFER: &str = "application/openmetrics-text;version=1.0.0";
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Returns a handler that writes the metrics. `labels` are the template of each route's path, and its host.
+pub(crate) fn handler(
+    metrics: Arc<Metrics>,
+    labels: Arc<std::sync::OnceLock<Vec<text::RouteLabels>>>,
+) -> impl Fn(Stats, Accept) -> ([(HeaderName, &'static str); 1], String) + Send + Sync + 'static {
+    move |stats: Stats, accept: Accept| {
+        let is_open = accept.media_type(&[TEXT_OFFER, OPEN_METRICS_OFFER]) == Some(OPEN_METRICS_OFFER);
+        let (totals, workers) = metrics.totals();
+        let labels = labels.get().map(Vec::as_slice).unwrap_or_default();
+        let text = text::write(&totals, &workers, labels, &stats, is_open);
+        ([(header::CONTENT_TYPE, if is_open { OPEN_METRICS } else { TEXT })], text)
+    }
+}
+
+pub(crate) use text::RouteLabels;
