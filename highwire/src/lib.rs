@@ -85,6 +85,8 @@ pub use form::Form;
 pub use form::Multipart;
 #[doc(hidden)]
 pub use handler::Directly;
+#[doc(hidden)]
+pub use handler::check as __check;
 pub use handler::{Blocking, Direct, Handler, With, blocking, direct};
 /// The crate whose types [`TypedHeader`] has.
 #[cfg(feature = "headers")]

@@ -4,9 +4,11 @@ use super::error::Error;
 use super::request::Request;
 use super::response::Response;
 use super::{Client, Running};
+use highwire_engine::context;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The future of a middleware.
 pub type Sending<'r> = Pin<Box<dyn Future<Output = Result<Response, Error>> + 'r>>;
@@ -17,7 +19,9 @@ pub trait Middleware: Send + Sync + 'static {
     fn handle<'r>(&'r self, request: Request, next: Next<'r>) -> Sending<'r>;
 }
 
-/// The rest of a request's way: the following middleware, and then the server.
+/// The rest of a request's way: the following middleware, and then the server. A clone sends another request, such as the same one once
+/// more ([`Request::try_clone`]).
+#[derive(Clone)]
 pub struct Next<'r> {
     pub(super) client: &'r Client,
     pub(super) rest: &'r [Arc<dyn Middleware>],
@@ -31,6 +35,11 @@ impl std::fmt::Debug for Next<'_> {
 }
 
 impl Next<'_> {
+    /// Returns the rest of the time limit of the whole request, if it has one.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.running.due.map(|due| due.since(context::now()))
+    }
+
     /// Sends the request.
     ///
     /// # Errors

@@ -54,6 +54,7 @@ mod redirect;
 mod request;
 mod request_builder;
 mod response;
+mod retry;
 mod send;
 #[cfg(feature = "tower")]
 mod service;
@@ -73,6 +74,7 @@ pub use self::redirect::Redirects;
 pub use self::request::Request;
 pub use self::request_builder::RequestBuilder;
 pub use self::response::{Body as ResponseBody, Response, Stats};
+pub use self::retry::Retry;
 pub use highwire_engine::body::Sender;
 pub use highwire_engine::client::{Bounds, Failure, Stage, Timeouts};
 /// Looks up the addresses of names, for [`ClientBuilder::resolver`].

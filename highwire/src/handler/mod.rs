@@ -4,6 +4,7 @@
 //! the function. The endpoint of an async function keeps a pool of pinned places for the function's futures. A future
 //! stays in its place from its first poll on, and places are reused, so that the steady state allocates nothing.
 
+pub mod check;
 mod direct;
 mod pool;
 
@@ -83,7 +84,8 @@ pub(crate) trait Route: Send + Sync {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
-    note = "a handler is a function whose arguments are extractors (`FromRequest`) and whose result, or whose future's result, is a response (`IntoResponse`)"
+    note = "a handler is a function of at most eight arguments that are extractors (`FromRequest`), whose result, or whose future's result, is a response (`IntoResponse`)",
+    note = "`highwire::check_handler!(handler)` names the argument or the result that is not"
 )]
 pub trait Handler<M>: private::IntoRoute<M> + Send + Sync + 'static {
     /// Wraps a middleware around this handler alone. As with [`App::with`](crate::App::with), the first one is the outermost.

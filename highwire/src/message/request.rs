@@ -300,7 +300,7 @@ pub(crate) const fn one_body(uses: &[BodyUse]) -> BodyUse {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be taken from a request",
-    note = "handlers take extractors such as `Path`, `Query`, `Json`, `State`, `Body`, `Bytes` or `Reply`"
+    note = "handlers take extractors such as `Path`, `Query`, `Json`, `State`, `Body`, `Bytes` or `Reply`, or nothing but `&Request<'_>`"
 )]
 pub trait FromRequest: Sized {
     /// How the extractor uses the request's body.

@@ -131,6 +131,10 @@ pub(crate) use wrap::{Layer, Missed};
 /// assert_eq!((client.get("/").send().header("x-number"), client.get("/").send().header("x-number")), ("1", "2"));
 /// # Ok::<(), highwire::Error>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a middleware",
+    note = "`middleware::before`, `after`, `around` and `from_fn` make one of a function or closure; their arguments are in their documentation"
+)]
 pub trait Middleware: Send + Sync + 'static {
     /// The data kept for a request until [`after`](Self::after) takes it. It is dropped without that call if
     /// [`pending`](Self::pending) responds, or if the request ends without a response, such as when the client
@@ -165,6 +169,10 @@ pub trait Middleware: Send + Sync + 'static {
 
 /// An argument of [`App::with`](crate::App::with) and [`Handler::with`](crate::Handler::with): any [`Middleware`],
 /// [`from_fn`] or [`BodyLimit`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a middleware",
+    note = "`middleware::before`, `after`, `around` and `from_fn` make one of a function or closure; their arguments are in their documentation"
+)]
 pub trait IntoLayer {
     #[doc(hidden)]
     #[expect(private_interfaces, reason = "the trait is sealed")]

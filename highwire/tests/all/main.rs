@@ -83,6 +83,8 @@ mod client {
     mod requests;
     #[cfg(feature = "json")]
     mod rest;
+    #[cfg(feature = "json")]
+    mod retries;
     mod servers;
     mod stats;
     #[cfg(all(feature = "tower", feature = "json"))]
