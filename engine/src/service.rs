@@ -221,7 +221,10 @@ pub struct Finished {
     pub duration: Duration,
     /// The number of bytes of the response's body that were sent.
     pub bytes: u64,
-    /// Why the exchange ended early, if it did.
+    /// True if no complete response was sent.
+    pub is_cut: bool,
+    /// Why the exchange ended early, if it did: there was no complete response, or the engine has answered before the request or its
+    /// handler was complete.
     pub ended: Option<&'static str>,
 }
 

@@ -17,6 +17,7 @@ use http::StatusCode;
 use http::{Extensions, HeaderName, HeaderValue};
 
 impl Carrier for Call {
+    const AT_ONCE: usize = usize::MAX;
     fn task(&self) -> TaskKind {
         self.task
     }

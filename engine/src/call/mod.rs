@@ -302,7 +302,7 @@ impl Call {
     /// still reads the answer's body gets an error from it.
     pub(super) fn release(&mut self, worker: &mut WorkerContext<impl Service>) {
         worker.share.give(std::mem::take(&mut self.charged));
-        self.exchange.give_up(BodyError::CutShort, worker);
+        self.exchange.lose(worker);
         (self.answerer, self.writer) = (None, None);
         drop_safely(self.body.take());
         self.exchange.outgoing.cut();

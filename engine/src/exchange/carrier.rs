@@ -36,6 +36,9 @@ pub(crate) trait Carrier {
     /// is pending, so that this exchange, and not another, is refused if there is no room.
     const SHARES_CONNECTION: bool = false;
 
+    /// The length of the longest body of bytes that [`send`](Self::send) hands on at once. A longer one may wait for the peer.
+    const AT_ONCE: usize = 0;
+
     /// True if the protocol has the header field Upgrade.
     const UPGRADES: bool = false;
 

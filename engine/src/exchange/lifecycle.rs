@@ -237,7 +237,8 @@ pub(crate) trait Lifecycle: Carrier {
         let Some(exchange) = self.exchange() else { return self.send(response, worker) };
         exchange.outgoing.begin();
         if let Some(mut record) = exchange.take_record() {
-            record.begins(self.caller(), response);
+            let has_tunnel = exchange.tunnel().is_some();
+            record.begins(self.caller(), response, has_tunnel);
             let exchange = self.make_exchange(worker);
             exchange.record = Some(record);
         }
@@ -252,7 +253,9 @@ pub(crate) trait Lifecycle: Carrier {
     #[inline(never)]
     fn record_response(&mut self, response: &Response, worker: &mut WorkerContext<impl Service>) -> bool {
         let Some(request) = worker.observed.take() else { return false };
-        if let (Content::Bytes(bytes), None) = (&response.content, self.exchange()) {
+        if let (Content::Bytes(bytes), None) = (&response.content, self.exchange())
+            && bytes.len() <= Self::AT_ONCE
+        {
             let bytes = if request.method == Method::Head { 0 } else { bytes.len() as u64 };
             worker.observe(request, response.status.as_u16(), bytes);
             return true;

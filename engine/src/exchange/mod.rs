@@ -23,7 +23,7 @@ pub(super) use tunnel::Tunnel;
 
 use self::abort::Abort;
 use self::record::Record;
-pub(super) use self::record::{Observed, log_refused};
+pub(super) use self::record::{End, Observed, log_refused};
 use super::context::TaskKind;
 use super::worker::context::WorkerContext;
 use crate::body::BodyError;

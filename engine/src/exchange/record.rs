@@ -26,26 +26,22 @@ pub(crate) struct Observed {
 
 impl Observed {
     /// Tells an observer that the request has ended.
-    pub(crate) fn end(
-        self,
-        observer: &dyn Observer,
-        now: Instant,
-        status: u16,
-        bytes: u64,
-        ended: Option<&'static str>,
-    ) {
+    pub(crate) fn end(self, observer: &dyn Observer, now: Instant, status: u16, bytes: u64, end: End) {
+        let End { is_cut, ended } = end;
         let Observed { since, method, version, is_secure, route } = self;
-        observer.finished(&Finished {
-            route,
-            method,
-            version,
-            is_secure,
-            status,
-            duration: now.since(since),
-            bytes,
-            ended,
-        });
+        let duration = now.since(since);
+        let finished = Finished { route, method, version, is_secure, status, duration, bytes, is_cut, ended };
+        guarded(|| observer.finished(&finished));
     }
+}
+
+/// How an exchange has ended.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct End {
+    /// True if no complete response was sent.
+    is_cut: bool,
+    /// Why it has ended early, if it has.
+    ended: Option<&'static str>,
 }
 
 /// What is known of an exchange whose end is recorded. If the response has begun, dropping the value records the end.
@@ -75,6 +71,8 @@ struct Begun {
     is_over: bool,
     /// True if the exchange has ended early, and this is the response that says why.
     is_reason: bool,
+    /// True if there was no response.
+    is_lost: bool,
     tls: Option<Tls>,
 }
 
@@ -113,19 +111,20 @@ impl Record {
 
     /// Records the response, before its head is sent.
     #[cold]
-    pub(super) fn begins(&mut self, caller: Caller<'_>, response: &Response) {
+    pub(super) fn begins(&mut self, caller: Caller<'_>, response: &Response, has_tunnel: bool) {
         let status = response.status.as_u16();
         let has_body = self.request.method != Method::Head && !matches!(status, 204 | 304);
         let (length, is_over) = match &response.content {
+            // The bytes of another protocol are none of the response.
+            _ if has_tunnel => (None, true),
             Content::Bytes(bytes) if has_body => (Some(bytes.len() as u64), false),
             Content::Stream(streamed) if has_body => (streamed.length, false),
             Content::Bytes(_) | Content::Stream(_) => (Some(0), false),
-            // The bytes of another protocol are none of the response.
             Content::Switch(_) => (None, true),
         };
         let is_reason = self.ended.is_some();
         let tls = self.line.as_ref().and_then(|_| caller.tls());
-        self.begun = Some(Begun { status, length, sent: 0, is_over, is_reason, tls });
+        self.begun = Some(Begun { status, length, sent: 0, is_over, is_reason, is_lost: false, tls });
     }
 
     /// Records the end of a request that was not answered, because its client has left or, if `has_stopped` is true, because
@@ -140,7 +139,8 @@ impl Record {
             (None, false, false) => (CLIENT_LEFT, INCOMPLETE),
         };
         self.ended = Some(why);
-        self.begun = Some(Begun { status, length: Some(0), sent: 0, is_over: true, is_reason: true, tls: None });
+        self.begun =
+            Some(Begun { status, length: Some(0), sent: 0, is_over: true, is_reason: true, is_lost: true, tls: None });
     }
 
     /// Counts bytes of the body that the carrier has sent.
@@ -185,11 +185,13 @@ impl Drop for Record {
             true => self.ended.filter(|_| begun.is_reason),
             false => self.ended.or(Some("the exchange ended early")),
         };
-        let now = context::precise_now();
+        // A thread that ends by a panic may have left its worker.
+        let now = context::precise_now_if_any().unwrap_or(self.request.since);
         // A body that is withheld is not sent.
         let bytes = begun.length.map_or(begun.sent, |length| begun.sent.min(length));
         if let Some(observer) = &self.observer {
-            self.request.end(&**observer, now, begun.status, bytes, ended);
+            let is_cut = begun.is_lost || begun.status == CLIENT_LEFT || !begun.is_complete();
+            self.request.end(&**observer, now, begun.status, bytes, End { is_cut, ended });
         }
         let Some(line) = &self.line else { return };
         let tls = begun.tls.as_ref();

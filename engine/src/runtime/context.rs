@@ -53,8 +53,10 @@ pub(crate) struct Context {
     holds: Cell<usize>,
     /// The stopwatch at the end of the last turn, while the worker waits in a loop in which other code of this thread runs.
     waits_since: Cell<Option<u64>>,
-    /// `None` unless the worker measures durations within a turn.
-    measured: Cell<Option<Measured>>,
+    /// Returns nanoseconds, to measure durations within a turn; see [`Driver::stopwatch`](highwire_io::Driver::stopwatch).
+    pub(crate) stopwatch: Cell<fn() -> u64>,
+    /// What the stopwatch showed when the turn began; `None` unless the worker measures.
+    turn_began: Cell<Option<u64>>,
 }
 
 /// A timer: its moment, and a number that distinguishes it from other timers of the same moment.
@@ -178,15 +180,6 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<Context>>> = const { RefCell::new(None) };
 }
 
-/// How the time is measured within a turn.
-#[derive(Clone, Copy)]
-struct Measured {
-    /// The driver's stopwatch.
-    stopwatch: fn() -> u64,
-    /// What it showed when the turn began.
-    began: u64,
-}
-
 impl Context {
     pub(crate) fn new(inbox: TaskInbox, shared: Arc<Shared>, serves_many: bool) -> Rc<Context> {
         thread_local! {
@@ -212,7 +205,8 @@ impl Context {
             await_stop: RefCell::default(),
             holds: Cell::default(),
             waits_since: Cell::default(),
-            measured: Cell::default(),
+            stopwatch: Cell::new(|| 0),
+            turn_began: Cell::default(),
         })
     }
 
@@ -237,18 +231,16 @@ impl Context {
         self.waits_since.replace(waits.then(clock::stopwatch)).is_some()
     }
 
-    /// Sets the time of the turn. With a stopwatch, [`precise_now`](Self::precise_now) measures from here.
-    pub(crate) fn set_now(&self, now: Instant, stopwatch: Option<fn() -> u64>) {
+    /// Sets the time of the turn. If `measures` is true, [`precise_now`](Self::precise_now) measures from here.
+    pub(crate) fn set_now(&self, now: Instant, measures: bool) {
         self.now.set(now);
-        self.measured.set(stopwatch.map(|stopwatch| Measured { stopwatch, began: stopwatch() }));
+        self.turn_began.set(measures.then(|| self.stopwatch.get()()));
     }
 
     /// Returns the present time if the worker measures, or else that of the turn.
     pub(crate) fn precise_now(&self) -> Instant {
-        match self.measured.get() {
-            Some(Measured { stopwatch, began }) => {
-                self.now.get() + Duration::from_nanos(stopwatch().saturating_sub(began))
-            }
+        match self.turn_began.get() {
+            Some(began) => self.now.get() + Duration::from_nanos(self.stopwatch.get()().saturating_sub(began)),
             None => self.time(),
         }
     }
@@ -502,12 +494,18 @@ pub fn now() -> Instant {
     with(Context::time)
 }
 
-/// Returns the present time by the worker's clock if the worker measures durations within a turn, or else that of the turn.
+/// Returns the present time by the worker's clock if the worker measures durations within a turn, or else that of the turn. `None` if
+/// no worker runs on this thread.
+pub(crate) fn precise_now_if_any() -> Option<Instant> {
+    CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.precise_now())).ok().flatten()
+}
+
+/// Returns nanoseconds, to measure durations within a turn of the worker; always 0 in simulations.
 ///
 /// # Panics
 /// Panics if no worker runs on this thread.
-pub(crate) fn precise_now() -> Instant {
-    with(Context::precise_now)
+pub fn stopwatch() -> u64 {
+    with(|context| context.stopwatch.get()())
 }
 
 /// Returns the number of the worker's turn, which wraps, for code that does a bounded amount of work per turn.

@@ -194,6 +194,7 @@ impl<S: Service> Thread<S> {
         let mut worker = WorkerContext::new(make, shared, context.clone());
         // No other connection waits for this thread, so the work needs no limit.
         worker.lift_allowance();
+        worker.measure_by(clock::stopwatch);
         worker.begin(clock.now());
         let connection = Connection::new(ID, socket.peer, false, &mut worker);
         let (head, queue) = (Head::default(), Queue::default());

@@ -113,6 +113,7 @@ impl Calls {
         let done = catch_unwind(AssertUnwindSafe(|| act(call, worker)));
         if done.is_err() {
             rate_limited::log!(Panic, error, "the engine panicked; a request is cut");
+            worker.observed = None;
         }
         if done.is_ok() && !call.is_over() {
             return self.deadlines.set_at(index, call.due());

@@ -2,7 +2,7 @@
 //! buffers, and the service that answers requests.
 
 use crate::connection::work::{RESERVE_A_TURN, WORK_A_TURN};
-use crate::exchange::Observed;
+use crate::exchange::{End, Observed};
 use crate::message::date::CommonLines;
 use crate::message::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
 use crate::message::response::{Content, Response};
@@ -147,7 +147,7 @@ impl<S: Service> WorkerContext<S> {
     /// Tells the observer that a request has ended that was answered at once.
     pub(crate) fn observe(&self, request: Observed, status: u16, bytes: u64) {
         if let Some(observer) = &self.observer {
-            request.end(&**observer, self.context.precise_now(), status, bytes, None);
+            request.end(&**observer, self.context.precise_now(), status, bytes, End::default());
         }
     }
 
@@ -156,6 +156,12 @@ impl<S: Service> WorkerContext<S> {
     pub(crate) fn count_request(&mut self, is_stream: bool) {
         self.requests += 1;
         self.streams += u64::from(is_stream);
+    }
+
+    /// Sets the clock that measures durations within a turn.
+    pub(crate) fn measure_by(&mut self, stopwatch: fn() -> u64) {
+        self.stopwatch = stopwatch;
+        self.context.stopwatch.set(stopwatch);
     }
 
     /// Lets each connection cause any amount of work in a turn, because it has a thread of its own.
@@ -250,7 +256,7 @@ impl<S: Service> WorkerContext<S> {
             rate_limited::tell(now);
         }
         self.tick = tick;
-        self.context.set_now(now, if self.observer.is_some() { Some(self.stopwatch) } else { None });
+        self.context.set_now(now, self.observer.is_some());
         self.handshakes = HANDSHAKES_A_TURN;
         if self.requests > 0 {
             self.count();

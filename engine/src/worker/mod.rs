@@ -102,7 +102,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
             let _entered = context.enter();
             WorkerContext::new(make, shared, context.clone())
         };
-        cx.stopwatch = driver.stopwatch();
+        cx.measure_by(driver.stopwatch());
         cx.begin(driver.now());
         cx.lines.refresh(driver.unix_nanoseconds() / NANOSECONDS);
         let remote = Remote::new(notifier, cx.beat.clone());

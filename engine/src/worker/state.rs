@@ -233,6 +233,7 @@ impl<S: Service> WorkerState<S> {
         worker.lend_server_rules();
         if done.is_err() {
             rate_limited::log!(Panic, error, "the engine panicked; the connection is cut");
+            self.cx.observed = None;
             queue.push(Op::Abort { socket: id });
             crate::exchange::orphans().into_iter().for_each(|future| self.cx.cancel(future));
         }

@@ -12,7 +12,7 @@ use crate::router::{Captures, Found};
 use crate::templates::{self, Templates};
 use crate::{Params, Response, StatusCode};
 use highwire_engine::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
-use highwire_engine::{Begin, Cause, Hook, MakeService, Observer, Outcome, Service};
+use highwire_engine::{Begin, Cause, Engine, Hook, MakeService, Observer, Outcome, Service};
 use highwire_proto::{Form, Head, Method};
 use http::{HeaderValue, header};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -141,7 +141,8 @@ impl Service for Dispatcher {
 
     fn observer(&self) -> Option<Rc<dyn Observer>> {
         let metrics = self.app.metrics.as_ref()?;
-        Some(Rc::new(metrics.add_worker(self.app.routes.len())))
+        let is_numbered = self.shared.engine().config().engine != Engine::Threads;
+        Some(Rc::new(metrics.add_worker(self.app.routes.len(), is_numbered)))
     }
 
     fn before_wait(&mut self) {

@@ -26,7 +26,7 @@ use crate::message::provided::Provided;
 use crate::metrics::{Metrics, RouteLabels};
 use crate::middleware::{IntoLayer, Layer, Missed};
 #[cfg(feature = "openapi")]
-use crate::openapi::documented::Documentation;
+use crate::openapi::{Described, documented::Documentation};
 use crate::router::{MethodFilter, Pattern, Router};
 use crate::server::{Config, Server};
 use crate::ws::WebSocketHandler;
@@ -304,21 +304,20 @@ impl App {
 
     /// Wraps this app's middleware around its routes, its `misses` and its fallback.
     fn enclose(&mut self) {
-        let on_error = self.on_error.as_ref();
         for layer in std::mem::take(&mut self.layers).iter().rev() {
             for registered in &mut self.routes {
-                registered.route = layer.wrap(registered.route.clone(), on_error);
+                registered.route = layer.wrap(registered.route.clone());
             }
             let misses = self.misses.iter_mut().map(|(route, _)| route);
             for route in misses.chain(&mut self.fallback) {
-                *route = layer.wrap(route.clone(), on_error);
+                *route = layer.wrap(route.clone());
             }
         }
     }
 
     /// Returns [`Missed`] inside this app's middleware, for requests without a route.
     fn missed(&self) -> Arc<dyn Route> {
-        let wrap = |route, layer: &Arc<dyn Layer>| layer.wrap(route, self.on_error.as_ref());
+        let wrap = |route, layer: &Arc<dyn Layer>| layer.wrap(route);
         self.layers.iter().rev().fold(Arc::new(Missed), wrap)
     }
 
@@ -513,7 +512,7 @@ impl App {
         let missed = (!self.layers.is_empty()).then(|| self.missed());
         self.enclose();
         #[cfg(feature = "openapi")]
-        self.publish()?;
+        let mut described = Vec::new();
         let mut router = Router::default();
         let mut routes: Vec<Arc<dyn Route>> = Vec::new();
         let (mut names, mut scopes) = (Vec::new(), Vec::new());
@@ -542,9 +541,20 @@ impl App {
             routes.push(registered.route);
             scopes.push(registered.scope);
             names.push(pattern.names());
+            #[cfg(feature = "openapi")]
+            described.push(Described {
+                host: registered.host.clone(),
+                filter: registered.filter,
+                path: registered.path.clone(),
+                documentation: registered.documentation,
+            });
             measured.push(RouteLabels { path: Some(registered.path.clone()), host: registered.host });
             paths.push(Some(registered.path.into()));
             labels.push(Some(called));
+        }
+        #[cfg(feature = "openapi")]
+        if let Some(publication) = &self.openapi {
+            publication.publish(&described, self.on_rejection.is_some())?;
         }
         let mut without_path = |route, scope| {
             routes.push(route);

@@ -1,7 +1,7 @@
 //! The app's OpenAPI document.
 
 use super::App;
-use crate::openapi::{Described, OpenApi, Publication, hidden};
+use crate::openapi::{OpenApi, Publication, hidden};
 use crate::{Error, Result};
 
 impl App {
@@ -33,17 +33,5 @@ impl App {
         let publication = publication.ok_or_else(|| Error::Setting("App::openapi was not called".to_string()))?;
         self.build()?;
         Ok(String::from_utf8_lossy(&publication.written()).into_owned())
-    }
-
-    /// Makes the document of all routes.
-    pub(super) fn publish(&self) -> Result<()> {
-        let Some(publication) = &self.openapi else { return Ok(()) };
-        let routes = self.routes.iter().map(|registered| Described {
-            host: registered.host.as_deref(),
-            filter: &registered.filter,
-            path: &registered.path,
-            documentation: &registered.documentation,
-        });
-        publication.publish(&routes.collect::<Vec<_>>(), self.on_rejection.is_some())
     }
 }

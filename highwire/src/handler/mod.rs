@@ -148,7 +148,7 @@ pub(crate) mod private {
         /// Makes the route inside of middleware, the innermost first.
         #[expect(private_interfaces, reason = "the trait is sealed")]
         fn into_route_within(self, layers: Vec<Arc<dyn Layer>>) -> Arc<dyn Route> {
-            layers.iter().fold(self.into_route(), |route, layer| layer.wrap(route, None))
+            layers.iter().fold(self.into_route(), |route, layer| layer.wrap(route))
         }
 
         /// Returns what the OpenAPI document says of this handler.

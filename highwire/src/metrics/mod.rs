@@ -23,15 +23,18 @@ pub(crate) struct Metrics {
 #[derive(Default)]
 struct Workers {
     running: Vec<Weak<WorkerSeries>>,
+    /// The number of the next worker.
+    next: usize,
     /// What workers have counted that have ended.
     ended: Totals,
 }
 
 impl Metrics {
-    /// Makes the numbers of a worker that starts.
-    pub(crate) fn add_worker(self: &Arc<Metrics>, routes: usize) -> Counting {
-        let series = Arc::new(WorkerSeries::new(routes));
+    /// Makes the numbers of a worker that starts. On the engine `threads`, each connection has a worker, and `is_numbered` is false.
+    pub(crate) fn add_worker(self: &Arc<Metrics>, routes: usize, is_numbered: bool) -> Counting {
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let series = Arc::new(WorkerSeries::new(routes, is_numbered.then_some(workers.next)));
+        workers.next += 1;
         workers.running.push(Arc::downgrade(&series));
         Counting::new(series, self.clone())
     }
@@ -43,12 +46,16 @@ impl Metrics {
         workers.running.retain(|running| !std::ptr::eq(running.as_ptr(), Arc::as_ptr(series)));
     }
 
-    /// Returns the sums over all workers, and the number of requests of each worker that runs.
-    fn totals(&self) -> (Totals, Vec<u64>) {
+    /// Returns the sums over all workers, and the number and the requests of each numbered worker that runs.
+    fn totals(&self) -> (Totals, Vec<(usize, u64)>) {
         let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut totals = workers.ended.clone();
         let running = workers.running.iter().filter_map(Weak::upgrade);
-        let requests = running.map(|series| totals.add(&series)).collect();
+        let requests = running.filter_map(|series| {
+            let requests = totals.add(&series);
+            series.number.map(|number| (number, requests))
+        });
+        let requests = requests.collect();
         (totals, requests)
     }
 }

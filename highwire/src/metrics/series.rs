@@ -46,7 +46,7 @@ impl Key {
             Version::Http11 => 1,
             Version::Http2 => 2,
         };
-        let flags = u64::from(request.is_secure) | u64::from(request.ended.is_some()) << 1;
+        let flags = u64::from(request.is_secure) | u64::from(request.is_cut) << 1;
         Key(u64::from(request.status) | method << 16 | version << 24 | flags << 32)
     }
 
@@ -68,7 +68,7 @@ impl Key {
         self.0 >> 32 & 1 == 1
     }
 
-    /// Returns true if the requests ended early.
+    /// Returns true if the requests got no complete response.
     pub(super) fn is_cut(self) -> bool {
         self.0 >> 33 & 1 == 1
     }
@@ -111,11 +111,13 @@ pub(super) struct WorkerSeries {
     /// By the number of the route; the last one is for requests without a route.
     routes: Box<[OnceLock<Box<Series>>]>,
     other: OnceLock<Box<Slot>>,
+    /// The worker's number, if it has one.
+    pub(super) number: Option<usize>,
 }
 
 impl WorkerSeries {
-    pub(super) fn new(routes: usize) -> WorkerSeries {
-        WorkerSeries { routes: (0..=routes).map(|_| OnceLock::new()).collect(), other: OnceLock::new() }
+    pub(super) fn new(routes: usize, number: Option<usize>) -> WorkerSeries {
+        WorkerSeries { routes: (0..=routes).map(|_| OnceLock::new()).collect(), other: OnceLock::new(), number }
     }
 
     fn count(&self, request: &Finished) {
@@ -213,7 +215,7 @@ mod tests {
 
     #[test]
     fn requests_fall_into_buckets_with_their_bounds() {
-        let series = WorkerSeries::new(1);
+        let series = WorkerSeries::new(1, None);
         for bound in BOUNDS {
             series.count(&request(Some(0), 200, bound));
         }
@@ -229,7 +231,7 @@ mod tests {
 
     #[test]
     fn series_are_bounded_and_no_request_is_lost() {
-        let series = WorkerSeries::new(2);
+        let series = WorkerSeries::new(2, None);
         for status in 200..300 {
             series.count(&request(Some(1), status, 1));
             series.count(&request(None, status, 1));

@@ -44,11 +44,17 @@ impl Page {
     }
 }
 
-pub(super) fn write(totals: &Totals, workers: &[u64], labels: &[RouteLabels], stats: &Stats, is_open: bool) -> String {
+pub(super) fn write(
+    totals: &Totals,
+    workers: &[(usize, u64)],
+    labels: &[RouteLabels],
+    stats: &Stats,
+    is_open: bool,
+) -> String {
     let mut page = Page { text: String::new(), is_open };
     requests(&mut page, totals, labels);
     page.begin("highwire_worker_requests", "counter", "Requests that a worker has answered.");
-    for (worker, requests) in workers.iter().enumerate() {
+    for (worker, requests) in workers {
         page.add(format_args!("highwire_worker_requests_total{{worker=\"{worker}\"}} {requests}\n"));
     }
     server(&mut page, stats);

@@ -1,7 +1,6 @@
 //! Limits on the size of request bodies, per route.
 
 use super::{IntoLayer, Layer};
-use crate::app::shared::ErrorHandler;
 use crate::handler::{Endpoint, Route};
 use crate::message::provided::Provided;
 use crate::message::request::BodyUse;
@@ -40,7 +39,7 @@ impl IntoLayer for BodyLimit {
 }
 
 impl Layer for BodyLimit {
-    fn wrap(&self, inner: Arc<dyn Route>, _: Option<&ErrorHandler>) -> Arc<dyn Route> {
+    fn wrap(&self, inner: Arc<dyn Route>) -> Arc<dyn Route> {
         Arc::new(Limited { inner, bytes: self.0 })
     }
 }

@@ -1,6 +1,6 @@
 //! A span of the crate `tracing` for each request.
 
-use super::{Middleware, TraceContext, TraceParent, client_address};
+use super::{Middleware, TraceParent, client_address};
 use crate::{Request, Response};
 use highwire_engine::context;
 use tracing::Span;
@@ -14,8 +14,8 @@ use tracing::field::Empty;
 /// | `otel.name`, `otel.kind` | method and route; `server` |
 /// | `http.request.method`, `url.path`, `http.route` | the method, the path without the query, and the template of the route, if one matches |
 /// | `network.protocol.version`, `client.address` | `1.0`, `1.1` or `2`; the [client's](super::ClientAddress) address, if it has one |
-/// | `trace_id`, `parent_span_id`, `span_id` | the request's place in its trace; see [`TraceContext`], which this middleware includes |
-/// | `http.response.status_code`, `microseconds` | recorded when the response is ready: the status, and the time since the request came |
+/// | `trace_id`, `parent_span_id`, `span_id` | the request's place in its trace, as [`TraceParent`] reads it |
+/// | `http.response.status_code`, `microseconds` | recorded when the response is ready: the status, and the time since the span began, which is after a body was received that the handler takes whole |
 ///
 /// The span of a request that ends without a response, because its client has left, has no status. If no subscriber wants the span,
 /// the middleware does nothing.
@@ -44,7 +44,28 @@ pub struct RequestSpan;
 
 /// The span of a request; nothing if no subscriber wants it.
 #[derive(Debug)]
-pub struct Open(Option<(Span, highwire_io::Instant)>);
+pub struct Open(Option<(Span, Began)>);
+
+/// When a span has begun.
+#[derive(Debug)]
+struct Began {
+    /// By the worker's clock, which stands still during a turn.
+    turn: highwire_io::Instant,
+    /// By the clock that goes on within a turn; always 0 in simulations.
+    stopwatch: u64,
+}
+
+impl Began {
+    fn now() -> Began {
+        Began { turn: context::now(), stopwatch: context::stopwatch() }
+    }
+
+    fn microseconds(&self) -> u64 {
+        let now = Began::now();
+        let within = now.stopwatch.saturating_sub(self.stopwatch) / 1000;
+        within.max(now.turn.since(self.turn).as_micros() as u64)
+    }
+}
 
 impl Middleware for RequestSpan {
     type State = Open;
@@ -52,7 +73,7 @@ impl Middleware for RequestSpan {
     #[inline]
     fn before(&self, request: &mut Request<'_>) -> Result<Open, Response> {
         let is_wanted = tracing::enabled!(target: "highwire::request", tracing::Level::INFO);
-        Ok(Open(if is_wanted { open(request)? } else { None }))
+        Ok(Open(if is_wanted { open(request) } else { None }))
     }
 
     #[inline]
@@ -66,15 +87,14 @@ impl Middleware for RequestSpan {
     fn after(&self, state: Open, response: &mut Response) {
         if let Some((span, began)) = state.0 {
             span.record("http.response.status_code", response.status().as_u16());
-            span.record("microseconds", context::now().since(began).as_micros() as u64);
+            span.record("microseconds", began.microseconds());
         }
     }
 }
 
 #[cold]
-fn open(request: &mut Request<'_>) -> Result<Option<(Span, highwire_io::Instant)>, Response> {
-    TraceContext.before(request)?;
-    let trace = request.extension::<TraceParent>().copied();
+fn open(request: &mut Request<'_>) -> Option<(Span, Began)> {
+    let trace = TraceParent::of(request);
     let route = request.matched_path();
     let version = match request.version() {
         http::Version::HTTP_10 => "1.0",
@@ -92,11 +112,11 @@ fn open(request: &mut Request<'_>) -> Result<Option<(Span, highwire_io::Instant)
         http.route = route,
         network.protocol.version = version,
         client.address = client_address(request).map(display),
-        trace_id = trace.map(|trace| display(format!("{:032x}", trace.trace))),
-        parent_span_id = trace.filter(|trace| trace.parent != 0).map(|trace| display(format!("{:016x}", trace.parent))),
-        span_id = trace.map(|trace| display(format!("{:016x}", trace.span))),
+        trace_id = %format_args!("{:032x}", trace.trace),
+        parent_span_id = (trace.parent != 0).then(|| display(format!("{:016x}", trace.parent))),
+        span_id = %format_args!("{:016x}", trace.span),
         http.response.status_code = Empty,
         microseconds = Empty,
     );
-    Ok((!span.is_disabled()).then(|| (span, context::now())))
+    (!span.is_disabled()).then(|| (span, Began::now()))
 }

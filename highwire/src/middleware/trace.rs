@@ -25,7 +25,8 @@ use std::fmt;
 #[doc(alias = "Tracing")]
 pub struct TraceContext;
 
-/// A request's place in a trace: an extractor. Responds with 500 unless the middleware [`TraceContext`] is in place.
+/// A request's place in a trace: an extractor. If the middleware [`TraceContext`] or [`RequestSpan`](super::RequestSpan) has not read it
+/// before, it is read now.
 /// `Display` writes the value of `traceparent` for requests that the handler sends to other servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
@@ -63,9 +64,25 @@ impl TraceParent {
     }
 }
 
+impl TraceParent {
+    /// Returns the request's place in its trace: what was found before, or what `traceparent` says, or the begin of a trace.
+    pub(super) fn of(request: &mut Request<'_>) -> TraceParent {
+        if let Some(known) = request.extension::<TraceParent>() {
+            return *known;
+        }
+        let fresh = random();
+        let span = (random() as u64).max(1);
+        let given = request.header("traceparent").and_then(TraceParent::read);
+        let (trace, parent, sampled) = given.unwrap_or((fresh.max(1), 0, false));
+        let place = TraceParent { trace, parent, span, sampled };
+        request.extensions().insert(place);
+        place
+    }
+}
+
 impl FromRequest for TraceParent {
     fn from_request(request: &mut Request<'_>) -> Result<TraceParent, Response> {
-        crate::Extension::<TraceParent>::from_request(request).map(|found| found.0)
+        Ok(TraceParent::of(request))
     }
 }
 
@@ -73,15 +90,7 @@ impl Middleware for TraceContext {
     type State = ();
 
     fn before(&self, request: &mut Request<'_>) -> Result<(), Response> {
-        if request.extension::<TraceParent>().is_some() {
-            // Middleware around this one has continued the trace.
-            return Ok(());
-        }
-        let fresh = random();
-        let span = (random() as u64).max(1);
-        let given = request.header("traceparent").and_then(TraceParent::read);
-        let (trace, parent, sampled) = given.unwrap_or((fresh.max(1), 0, false));
-        request.extensions().insert(TraceParent { trace, parent, span, sampled });
+        TraceParent::of(request);
         Ok(())
     }
 

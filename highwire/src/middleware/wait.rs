@@ -1,7 +1,6 @@
 //! Async middleware: functions that own the request and decide when to call the handler.
 
 use super::{IntoLayer, Layer};
-use crate::app::shared::ErrorHandler;
 use crate::app::shared::Shared;
 use crate::handler::{Endpoint, Pool, Route};
 use crate::message::extract::{Peer, Tls};
@@ -79,7 +78,7 @@ where
     Fut: Future + 'static,
     Fut::Output: IntoResponse,
 {
-    fn wrap(&self, inner: Arc<dyn Route>, _: Option<&ErrorHandler>) -> Arc<dyn Route> {
+    fn wrap(&self, inner: Arc<dyn Route>) -> Arc<dyn Route> {
         Arc::new(WaitingRoute { inner, layer: self.clone() })
     }
 }

@@ -2,16 +2,18 @@
 //! route's endpoint.
 
 use super::Middleware;
-use crate::app::shared::ErrorHandler;
+use crate::app::shared::AppData;
 use crate::handler::{Endpoint, Route};
 use crate::message::provided::Provided;
 use crate::message::request::{BodyUse, Request};
+use crate::templates;
 use crate::{Response, StatusCode};
 use highwire_engine::reply::Awaited;
 use highwire_engine::{Cause, Outcome};
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -29,20 +31,19 @@ pub(crate) fn take_caught() -> Option<Cause> {
 
 /// A middleware of any type, in the form that apps and handlers store.
 pub(crate) trait Layer: Send + Sync {
-    /// Wraps the middleware around a route. `on_error` is the app's function that makes the response to a panic.
-    fn wrap(&self, inner: Arc<dyn Route>, on_error: Option<&ErrorHandler>) -> Arc<dyn Route>;
+    /// Wraps the middleware around a route.
+    fn wrap(&self, inner: Arc<dyn Route>) -> Arc<dyn Route>;
 }
 
 impl<M: Middleware> Layer for Arc<M> {
-    fn wrap(&self, inner: Arc<dyn Route>, on_error: Option<&ErrorHandler>) -> Arc<dyn Route> {
-        Arc::new(Wrapped { inner, middleware: self.clone(), on_error: on_error.cloned() })
+    fn wrap(&self, inner: Arc<dyn Route>) -> Arc<dyn Route> {
+        Arc::new(Wrapped { inner, middleware: self.clone() })
     }
 }
 
 struct Wrapped<M> {
     inner: Arc<dyn Route>,
     middleware: Arc<M>,
-    on_error: Option<ErrorHandler>,
 }
 
 impl<M: Middleware> Route for Wrapped<M> {
@@ -60,14 +61,21 @@ impl<M: Middleware> Route for Wrapped<M> {
     }
     fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
         let inner = self.inner.clone().endpoint();
-        Box::new(WrappedEndpoint { inner, route: self, waiting: RefCell::default() })
+        Box::new(WrappedEndpoint { inner, route: self, waiting: RefCell::default(), app: OnceCell::new() })
     }
+}
+
+/// The cause of the 500 of a middleware that has not called the handler.
+fn uncalled() -> Box<dyn Any + Send> {
+    Box::new("Middleware::within has not called the step")
 }
 
 struct WrappedEndpoint<M: Middleware> {
     inner: Box<dyn Endpoint>,
     route: Arc<Wrapped<M>>,
     waiting: RefCell<Places<Waiting<M::State>>>,
+    /// The app, which makes the response to a panic. Known from the first request on.
+    app: OnceCell<Arc<AppData>>,
 }
 
 /// A request that waits for its response.
@@ -109,8 +117,12 @@ impl<M: Middleware> WrappedEndpoint<M> {
         CAUGHT.set(Some(Cause::of(payload)));
         HAS_CAUGHT.set(true);
         let (status, text) = (StatusCode::INTERNAL_SERVER_ERROR, "internal server error");
-        match &self.route.on_error {
-            Some(handler) => handler(status, text),
+        match self.app.get() {
+            Some(app) => {
+                // The function is the outermost app's.
+                let _templates = templates::enter(&app.states[0].templates().map(Rc::new));
+                app.error(status, text)
+            }
             None => Response::error(status, format!("{text}\n")),
         }
     }
@@ -124,14 +136,20 @@ impl<M: Middleware> WrappedEndpoint<M> {
             return Poll::Ready(response);
         }
         if let Some(place) = waiting.place {
-            let mut polled = Poll::Pending;
+            let mut polled = None;
             let state = &mut waiting.state;
             let stepped = catch_unwind(AssertUnwindSafe(|| {
-                self.route.middleware.within(state, &mut || polled = self.inner.poll(place, cx));
+                self.route.middleware.within(state, &mut || polled = Some(self.inner.poll(place, cx)));
             }));
-            if let Err(payload) = stepped {
-                polled = Poll::Ready(self.panicked(payload));
-            }
+            let polled = match (stepped, polled) {
+                (Ok(()), Some(polled)) => polled,
+                (stepped, polled) => {
+                    if polled.is_none_or(|polled| polled.is_pending()) {
+                        self.inner.cancel(place);
+                    }
+                    Poll::Ready(self.panicked(stepped.err().unwrap_or_else(uncalled)))
+                }
+            };
             if let Poll::Ready(response) = polled {
                 waiting.place = None;
                 // A handler that took a `Reply` answers only through that `Reply`; the handler's own result is ignored.
@@ -165,6 +183,7 @@ impl<M: Middleware> WrappedEndpoint<M> {
 impl<M: Middleware> Endpoint for WrappedEndpoint<M> {
     fn call(&self, request: &mut Request<'_>, answer: &mut Option<Response>) -> Outcome {
         let middleware = &self.route.middleware;
+        self.app.get_or_init(|| request.shared.app.clone());
         let mut state = match middleware.before(request) {
             Ok(state) => state,
             Err(response) => {
@@ -178,8 +197,10 @@ impl<M: Middleware> Endpoint for WrappedEndpoint<M> {
         }));
         let outcome = match (stepped, called) {
             (Ok(()), Some(outcome)) => outcome,
-            (stepped, _) => {
-                let uncalled = || Box::new("Middleware::within has not called the step") as Box<dyn Any + Send>;
+            (stepped, called) => {
+                if let Some(Outcome::Pending(place)) = called {
+                    self.inner.cancel(place);
+                }
                 request.hooks.reply = None;
                 *answer = Some(self.panicked(stepped.err().unwrap_or_else(uncalled)));
                 Outcome::Ready

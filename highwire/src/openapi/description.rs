@@ -134,9 +134,13 @@ pub struct Description<'d> {
     /// The names of the parameters of the route's path.
     path: &'d [&'d str],
     schemes: &'d mut BTreeMap<String, SecurityScheme>,
+    /// What is wrong with the description.
+    pub(super) faults: Vec<String>,
     draft: Draft,
     /// True while an argument is described that may be absent.
     is_optional: bool,
+    /// False while an argument is described whose refusals the handler gets.
+    has_refusals: bool,
     /// The status of the responses that are described next, if another type sets it.
     forced: Option<Status>,
     /// The description of the responses that are described next, if it is known.
@@ -155,7 +159,17 @@ impl<'d> Description<'d> {
         path: &'d [&'d str],
         schemes: &'d mut BTreeMap<String, SecurityScheme>,
     ) -> Description<'d> {
-        Description { schemas, path, schemes, draft: Draft::default(), is_optional: false, forced: None, text: None }
+        Description {
+            schemas,
+            path,
+            schemes,
+            faults: Vec::new(),
+            draft: Draft::default(),
+            is_optional: false,
+            has_refusals: true,
+            forced: None,
+            text: None,
+        }
     }
 
     /// Adds a header field that requests must have, or may have inside of an `Option`.
@@ -242,16 +256,19 @@ impl<'d> Description<'d> {
         self.add_answer(Status::Code(status.as_u16()), description, None);
     }
 
-    /// Adds a response that is a [`Problem`]. If the app words rejections itself
-    /// ([`App::on_rejection`](crate::App::on_rejection)), extractors add it without a schema.
+    /// Adds a response of the handler that is a [`Problem`].
     pub fn problem(&mut self, status: StatusCode, description: &str) {
         let content = self.schemas.of_response::<Problem>();
         let content = Some(("application/problem+json", Some(content)));
         self.add_answer(Status::Code(status.as_u16()), description, content);
     }
 
-    /// Adds what an extractor refuses.
-    pub(super) fn refusal(&mut self, status: StatusCode, description: &str) {
+    /// Adds a response with which an extractor refuses a request, a [`Problem`]. If the app words rejections itself
+    /// ([`App::on_rejection`](crate::App::on_rejection)), it has no schema.
+    pub fn refusal(&mut self, status: StatusCode, description: &str) {
+        if !self.has_refusals {
+            return;
+        }
         match self.schemas.words_refusals {
             true => self.add_answer(Status::Code(status.as_u16()), description, None),
             false => self.problem(status, description),
@@ -282,14 +299,22 @@ impl<'d> Description<'d> {
 
     /// Adds a security scheme that requests must fulfil, or may inside of an `Option`. Its name is that in the document.
     pub fn security(&mut self, name: &str, scheme: SecurityScheme) {
-        self.schemes.entry(name.to_string()).or_insert(scheme);
+        if *self.schemes.entry(name.to_string()).or_insert(scheme.clone()) != scheme {
+            self.faults.push(format!("the security scheme `{name}` has two definitions"));
+        }
         self.require(name);
     }
 
     pub(super) fn require(&mut self, name: &str) {
-        if !self.draft.security.iter().any(|(known, _)| known == name) {
-            self.draft.security.push((name.to_string(), self.is_optional));
+        match self.draft.security.iter_mut().find(|(known, _)| known == name) {
+            Some((_, is_optional)) => *is_optional &= self.is_optional,
+            None => self.draft.security.push((name.to_string(), self.is_optional)),
         }
+    }
+
+    /// Returns true while an argument is described that may be absent.
+    pub(super) fn is_optional(&self) -> bool {
+        self.is_optional
     }
 
     /// Describes an argument that may be absent.
@@ -297,6 +322,20 @@ impl<'d> Description<'d> {
         let before = std::mem::replace(&mut self.is_optional, true);
         describe(self);
         self.is_optional = before;
+    }
+
+    /// Adds the status of a refusal that is no [`Problem`].
+    pub(super) fn refusal_status(&mut self, status: StatusCode, description: &str) {
+        if self.has_refusals {
+            self.status(status, description);
+        }
+    }
+
+    /// Describes an argument that may be absent, and whose refusals the handler gets.
+    pub(super) fn without_refusals(&mut self, describe: impl FnOnce(&mut Self)) {
+        let before = std::mem::replace(&mut self.has_refusals, false);
+        self.optional(describe);
+        self.has_refusals = before;
     }
 
     /// Describes responses whose status, and perhaps description, another type sets.
@@ -342,11 +381,18 @@ impl<'d> Description<'d> {
         });
         operation.insert("responses".to_string(), Value::Object(answers.collect()));
         if !security.is_empty() {
-            // The schemes of one object are needed together; an empty object stands for none.
-            let all: Map<String, Value> = security.iter().map(|(name, _)| (name.clone(), json!([]))).collect();
+            // The schemes of one object are needed together; an empty object stands for none. Each optional scheme is one way, because
+            // credentials of two do not fit into one `Authorization`.
             let needed = security.iter().filter(|(_, is_optional)| !is_optional);
             let needed: Map<String, Value> = needed.map(|(name, _)| (name.clone(), json!([]))).collect();
-            let sets = if needed.len() == all.len() { json!([all]) } else { json!([all, needed]) };
+            let optional = security.iter().filter(|(_, is_optional)| *is_optional).map(|(name, _)| {
+                let mut set = needed.clone();
+                set.insert(name.clone(), json!([]));
+                set
+            });
+            let mut sets: Vec<_> = optional.collect();
+            sets.push(needed);
+            let sets = json!(sets);
             operation.insert("security".to_string(), sets);
         }
         operation

@@ -9,26 +9,29 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A route, with what the document says of it.
-pub(crate) struct Described<'r> {
-    pub(crate) host: Option<&'r str>,
-    pub(crate) filter: &'r MethodFilter,
-    pub(crate) path: &'r str,
-    pub(crate) documentation: &'r Documentation,
+pub(crate) struct Described {
+    pub(crate) host: Option<String>,
+    pub(crate) filter: MethodFilter,
+    pub(crate) path: String,
+    pub(crate) documentation: Documentation,
 }
 
 /// The methods that a document can describe.
 const METHODS: [&str; 8] = ["GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE"];
 
 /// Makes the document. The error lists everything that is wrong.
-pub(super) fn document(settings: &OpenApi, routes: &[Described<'_>], words_refusals: bool) -> Result<Value, String> {
+pub(super) fn document(settings: &OpenApi, routes: &[Described], words_refusals: bool) -> Result<Value, String> {
     let mut schemas = Schemas::new(words_refusals);
     let mut schemes: BTreeMap<String, SecurityScheme> = settings.schemes.iter().cloned().collect();
     let mut faults = Vec::new();
     let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
+    // OpenAPI takes two paths for the same one if they differ in the names of parameters only. The first route of each.
+    let mut spellings: BTreeMap<String, (String, String)> = BTreeMap::new();
+    let mut demanded = Vec::new();
     let ids = ids(routes, &mut faults);
     for (route, id) in routes.iter().zip(ids) {
-        let called = format!("{} {}{}", route.filter, route.host.unwrap_or_default(), route.path);
-        let documented = match route.documentation {
+        let called = format!("{} {}{}", route.filter, route.host.as_deref().unwrap_or_default(), route.path);
+        let documented = match &route.documentation {
             Documentation::Hidden => continue,
             Documentation::Missing(handler) => {
                 let handler = handler.replace("::{{closure}}", "::{closure}");
@@ -37,36 +40,39 @@ pub(super) fn document(settings: &OpenApi, routes: &[Described<'_>], words_refus
             }
             Documentation::Operation(documented) => documented,
         };
-        let method = match route.filter {
+        let method = match &route.filter {
             MethodFilter::One(method) if METHODS.contains(&method.as_str()) => method.as_str().to_ascii_lowercase(),
             _ => {
                 faults.push(format!("{called}: OpenAPI cannot describe this method; register `hidden(handler)`"));
                 continue;
             }
         };
-        let (path, names) = template(route.path);
+        let (path, names) = template(&route.path);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut description = Description::new(&mut schemas, &names, &mut schemes);
         documented.describe(&mut description);
         documented.about.security.iter().for_each(|scheme| description.require(scheme));
+        demanded.extend(documented.about.security.iter().map(|scheme| (called.clone(), *scheme)));
+        faults.extend(description.faults.drain(..).map(|fault| format!("{called}: {fault}")));
         let mut operation = description.finish();
-        for scheme in documented.about.security.iter().filter(|scheme| !schemes.contains_key(**scheme)) {
-            faults.push(format!(
-                "{called}: the security scheme `{scheme}` is unknown; declare it by `OpenApi::security_scheme`"
-            ));
-        }
         if operation["responses"].as_object().is_none_or(Map::is_empty) {
             faults.push(format!("{called}: the handler's result describes no response"));
         }
         add_texts(&mut operation, documented, id);
-        if let Some(host) = route.host {
+        if let Some(host) = &route.host {
             operation.insert("servers".to_string(), json!([{"url": format!("//{host}")}]));
         }
-        if paths.entry(path).or_default().insert(method, operation.into()).is_some() {
-            faults.push(format!(
-                "{called}: another host has a description of the same path; register `hidden(handler)` for one of them"
-            ));
+        let (spelling, first) = spellings.entry(without_names(&path)).or_insert_with(|| (path.clone(), called.clone()));
+        if *spelling != path {
+            faults.push(format!("{called}: for OpenAPI this is the path of {first}; give the parameters the same names, or register `hidden(handler)`"));
+        } else if paths.entry(path).or_default().insert(method, operation.into()).is_some() {
+            faults.push(format!("{called}: for OpenAPI this is {first}, which has a description; register `hidden(handler)` for one of them"));
         }
+    }
+    for (called, scheme) in demanded.iter().filter(|(_, scheme)| !schemes.contains_key(*scheme)) {
+        faults.push(format!(
+            "{called}: the security scheme `{scheme}` is unknown; declare it by `OpenApi::security_scheme`"
+        ));
     }
     if !faults.is_empty() {
         return Err(format!("the OpenAPI document cannot be made:\n{}", faults.join("\n")));
@@ -145,9 +151,21 @@ fn template(path: &str) -> (String, Vec<String>) {
     (written, names)
 }
 
+/// Returns a path with `{}` for each parameter.
+fn without_names(path: &str) -> String {
+    let mut blank = String::new();
+    for piece in path.split_inclusive('}') {
+        blank.push_str(piece.split_once('{').map_or(piece, |(before, _)| before));
+        if piece.contains('{') {
+            blank.push_str("{}");
+        }
+    }
+    blank
+}
+
 /// Returns the id of each route's operation: the one that the program has set, or the handler's name, or the method and the path.
-fn ids(routes: &[Described<'_>], faults: &mut Vec<String>) -> Vec<String> {
-    let documented = |route: &Described<'_>| match route.documentation {
+fn ids(routes: &[Described], faults: &mut Vec<String>) -> Vec<String> {
+    let documented = |route: &Described| match &route.documentation {
         Documentation::Operation(documented) => Some((documented.about.id, documented.handler)),
         _ => None,
     };
@@ -197,6 +215,14 @@ mod tests {
             ("/a/{b}/c/{*rest}", "/a/{b}/c/{rest}", &["b", "rest"]),
         ] {
             assert_eq!(template(path), (expected.to_string(), parameters.iter().map(ToString::to_string).collect()));
+        }
+    }
+    #[test]
+    fn paths_are_compared_without_names() {
+        for (path, expected) in
+            [("/", "/"), ("/users/{id}", "/users/{}"), ("/a/{b}/c/{rest}", "/a/{}/c/{}"), ("/a{b}c", "/a{}c")]
+        {
+            assert_eq!(without_names(path), expected);
         }
     }
 }

@@ -23,8 +23,8 @@ macro_rules! nothing {
 }
 
 nothing! {
-    Accept, Authority, ClientAddress, Cookies, Disconnect, Forwarded, HeaderMap, InterimResponses, MatchedPath, Method, Peer,
-    RawQuery, Reply, RequestId, Scheme, highwire_engine::Stats, TraceParent, Upgrade, Version, WebSocketUpgrade,
+    Accept, Authority, Cookies, Disconnect, Forwarded, HeaderMap, InterimResponses, MatchedPath, Method, Peer,
+    RawQuery, Reply, RequestId, Scheme, highwire_engine::Stats, TraceParent, Upgrade, Version,
 }
 
 impl<T> OperationInput for State<T> {}
@@ -39,9 +39,10 @@ impl<T: OperationInput + OptionalFromRequest> OperationInput for Option<T> {
     }
 }
 
+/// The handler gets what the extractor refuses, so nothing must be there.
 impl<T: OperationInput> OperationInput for Result<T, Response> {
     fn describe_input(description: &mut Description<'_>) {
-        T::describe_input(description);
+        description.without_refusals(T::describe_input);
     }
 }
 
@@ -61,7 +62,7 @@ impl<T: JsonSchema> OperationInput for Query<T> {
 
 /// The refusal of a body that exceeds the limit. The engine words it, or `App::on_error`, so it has no schema.
 fn limited(description: &mut Description<'_>) {
-    description.status(StatusCode::PAYLOAD_TOO_LARGE, "The body is too large.");
+    description.refusal_status(StatusCode::PAYLOAD_TOO_LARGE, "The body is too large.");
 }
 
 impl<T: JsonSchema> OperationInput for Json<T> {
@@ -96,23 +97,37 @@ impl OperationInput for Multipart {
 
 impl OperationInput for Bytes {
     fn describe_input(description: &mut Description<'_>) {
-        description.bytes_body("application/octet-stream");
+        description.optional(|description| description.bytes_body("*/*"));
         limited(description);
     }
 }
 
 impl OperationInput for Body {
     fn describe_input(description: &mut Description<'_>) {
-        description.bytes_body("application/octet-stream");
+        description.optional(|description| description.bytes_body("*/*"));
         limited(description);
     }
 }
 
 impl OperationInput for String {
     fn describe_input(description: &mut Description<'_>) {
-        description.body::<String>("text/plain");
-        description.status(StatusCode::BAD_REQUEST, "The body is not UTF-8.");
+        description.optional(|description| description.body::<String>("text/plain"));
+        description.refusal_status(StatusCode::BAD_REQUEST, "The body is not UTF-8.");
         limited(description);
+    }
+}
+
+impl OperationInput for ClientAddress {
+    fn describe_input(description: &mut Description<'_>) {
+        description.refusal_status(StatusCode::BAD_REQUEST, "What a proxy says about the client is malformed.");
+    }
+}
+
+impl OperationInput for WebSocketUpgrade {
+    fn describe_input(description: &mut Description<'_>) {
+        description.refusal_status(StatusCode::BAD_REQUEST, "The handshake is malformed.");
+        description.refusal_status(StatusCode::FORBIDDEN, "Pages of this origin may not connect.");
+        description.refusal_status(StatusCode::UPGRADE_REQUIRED, "The request opens no WebSocket.");
     }
 }
 
@@ -125,7 +140,9 @@ impl OperationInput for LastEventId {
 
 impl OperationInput for Tls {
     fn describe_input(description: &mut Description<'_>) {
-        description.status(StatusCode::FORBIDDEN, "The request did not come by https.");
+        if !description.is_optional() {
+            description.refusal_status(StatusCode::FORBIDDEN, "The request did not come by https.");
+        }
     }
 }
 

@@ -168,7 +168,7 @@ impl Publication {
     }
 
     /// Makes the document and the page.
-    pub(crate) fn publish(&self, routes: &[Described<'_>], words_refusals: bool) -> Result<()> {
+    pub(crate) fn publish(&self, routes: &[Described], words_refusals: bool) -> Result<()> {
         let document = document::document(&self.settings, routes, words_refusals).map_err(Error::Setting)?;
         if self.settings.page.is_some() {
             _ = self.page.set(page::page(&document, &self.settings.document).into());

@@ -89,6 +89,32 @@ impl OperationOutput for Problem {
     }
 }
 
+/// Errors that are sent with one of several statuses and a text.
+macro_rules! errors {
+    ($($(#[$feature:meta])? $error:ty,)*) => {$(
+        $(#[$feature])?
+        impl OperationOutput for $error {
+            fn describe_output(description: &mut Description<'_>) {
+                description.result(Status::Other, None);
+            }
+        }
+    )*};
+}
+
+errors! {
+    crate::SpawnBlockingError,
+    crate::client::Error,
+    crate::form::MultipartError,
+    crate::task::JoinError,
+    crate::topics::SubscribeError,
+    crate::ws::ConnectError,
+    highwire_engine::body::BodyError,
+    #[cfg(feature = "cookies")]
+    crate::session::SessionError,
+    #[cfg(feature = "templates")]
+    crate::templates::TemplateError,
+}
+
 impl OperationOutput for Redirect {
     fn describe_output(description: &mut Description<'_>) {
         description.result(Status::Range(3), None);

@@ -14,6 +14,16 @@ function field(form, label, name, value, multiline) {
 function shown(text) {
   try { return JSON.stringify(JSON.parse(text), null, 2); } catch { return text; }
 }
+// Writes a body as its media type wants it. Forms are entered as JSON; the browser knows the boundary of multipart.
+function encoded(media, text, headers) {
+  const isMultipart = media === "multipart/form-data";
+  if (!isMultipart) headers.set("Content-Type", media === "*/*" ? "application/octet-stream" : media);
+  if (!isMultipart && media !== "application/x-www-form-urlencoded") return text;
+  const fields = isMultipart ? new FormData() : new URLSearchParams();
+  for (const [name, value] of Object.entries(JSON.parse(text)))
+    for (const one of Array.isArray(value) ? value : value === null ? [] : [value]) fields.append(name, one);
+  return fields;
+}
 async function send(section, form, output) {
   let path = section.dataset.path;
   const query = new URLSearchParams();
@@ -27,12 +37,16 @@ async function send(section, form, output) {
   }
   const authorization = form.elements.authorization.value;
   if (authorization !== "") headers.set("Authorization", authorization);
-  const url = document.body.dataset.server.replace(/\/$/, "") + path + (query.size ? "?" + query : "");
+  const url = section.dataset.server.replace(/\/$/, "") + path + (query.size ? "?" + query : "");
   const options = { method: section.dataset.method, headers };
-  const body = form.elements.body;
-  if (body) {
-    options.body = body.value;
-    headers.set("Content-Type", section.querySelector("template").dataset.media);
+  const text = form.elements.body?.value ?? "";
+  if (text !== "" && !["GET", "HEAD", "TRACE"].includes(options.method)) {
+    try {
+      options.body = encoded(section.querySelector("template").dataset.media, text, headers);
+    } catch (error) {
+      output.textContent = "The body is no JSON: " + error;
+      return;
+    }
   }
   const began = performance.now();
   output.textContent = options.method + " " + url + " …";
@@ -57,7 +71,7 @@ for (const section of document.querySelectorAll("section")) {
   }
   field(form, "Authorization", "authorization", "", false);
   const example = section.querySelector("template");
-  if (example) field(form, "Body, " + example.dataset.media, "body", example.content.textContent, true);
+  if (example) field(form, "Body, " + example.dataset.media + (/form/.test(example.dataset.media) ? ", its fields as JSON" : ""), "body", example.content.textContent, true);
   const button = document.createElement("button");
   button.textContent = "Send";
   const output = document.createElement("pre");

@@ -9,7 +9,7 @@ const SCRIPT: &str = include_str!("page.js");
 
 /// The policy of the page: nothing from elsewhere, only its own style and script. The script is named by its SHA-256, so that nothing
 /// else runs even if a text of the document were not escaped.
-pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-0z+szrHWvZtvBtO5iRqeSkIl1AcQ6TaKLL/Kqenp7do='; connect-src *; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
+pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-Yj54Goyj4lNIA8gdhrRXGPCM6+ULkt7oJuB2ot2HYuE='; connect-src *; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
 /// How deep schemas are shown inside of others.
 const MOST_DEPTH: usize = 6;
@@ -26,9 +26,8 @@ pub(super) fn page(document: &Value, source: &str) -> String {
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>{STYLE}</style>\n\
-        <body data-server=\"{server}\">\n<header><h1>{title} <small>{version}</small></h1>\n{about}\
+        <body>\n<header><h1>{title} <small>{version}</small></h1>\n{about}\
         <p><a href=\"{source}\">The OpenAPI document</a></p></header>\n",
-        server = text(&document["servers"][0]["url"]),
         about = prose(&document["info"]["description"]),
         source = escaped(source),
     );
@@ -106,12 +105,16 @@ fn contents(html: &mut String, groups: &[Group<'_>]) {
 fn show_operation(html: &mut String, document: &Value, shown: &Shown<'_>) {
     let Shown { method, path, operation } = shown;
     let (id, upper) = (text(&operation["operationId"]), method.to_uppercase());
+    let server =
+        [&operation["servers"][0]["url"], &document["servers"][0]["url"]].into_iter().find(|url| url.is_string());
+    let server = server.unwrap_or(&Value::Null);
     let old = if operation["deprecated"] == true { " <em>deprecated</em>" } else { "" };
     add(
         html,
         format_args!(
-            "<section id=\"{id}\" data-method=\"{upper}\" data-path=\"{path}\">\n<h3><b class=\"{method}\">{upper}</b> <code>{path}</code>{old}</h3>\n",
+            "<section id=\"{id}\" data-method=\"{upper}\" data-path=\"{path}\" data-server=\"{server}\">\n<h3><b class=\"{method}\">{upper}</b> <code>{path}</code>{old}</h3>\n",
             path = escaped(path),
+            server = text(server),
         ),
     );
     if operation["summary"].is_string() {
@@ -171,7 +174,10 @@ fn show_operation(html: &mut String, document: &Value, shown: &Shown<'_>) {
         }
         html.push_str("</div>\n");
     }
-    let body = members(&operation["requestBody"]["content"]).next().map(|(media_type, content)| {
+    let contents = &operation["requestBody"]["content"];
+    // A form has fields, which the script writes as the media type wants; JSON is what people read best.
+    let chosen = members(contents).find(|(media_type, _)| *media_type == "application/json");
+    let body = chosen.or_else(|| members(contents).next()).map(|(media_type, content)| {
         let example = example(document, &content["schema"], &mut MOST_EXAMPLE_VALUES.clone(), 0);
         let written = match &example.unwrap_or_default() {
             example @ (Value::Object(_) | Value::Array(_)) => serde_json::to_string_pretty(example).unwrap_or_default(),

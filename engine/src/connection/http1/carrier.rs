@@ -1,6 +1,7 @@
 //! Implements [`Carrier`] for HTTP/1, where a connection has one exchange at a time.
 
 use super::Http1;
+use super::INLINE_BYTES;
 use crate::body::Part;
 use crate::connection::out::Out;
 use crate::connection::transport::Transport;
@@ -51,6 +52,7 @@ impl<'c, 'q> H1<'c, 'q> {
 }
 
 impl Carrier for H1<'_, '_> {
+    const AT_ONCE: usize = INLINE_BYTES;
     const UPGRADES: bool = true;
 
     #[inline]

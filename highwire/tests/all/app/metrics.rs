@@ -144,9 +144,15 @@ fn requests_that_end_early_are_counted_as_such() {
             time::sleep(Duration::from_secs(1000)).await;
         })
         .get("/endless", || highwire::Response::stream(Endless))
-        .configure(|config| config.timeouts.handler = Duration::from_secs(5))
+        .post("/small", |_: String| ())
+        .configure(|config| {
+            config.timeouts.handler = Duration::from_secs(5);
+            config.limits.body_bytes = 3;
+        })
         .metrics("/metrics");
     let mut client = Client::new(app).expect("an app");
+    // An answer of the engine in place of the handler's is complete.
+    assert_eq!(client.post("/small").body("four").send().status(), 413);
     for path in ["/never", "/endless"] {
         let mut left = client.get(path).open();
         left.received(&mut client);
@@ -157,9 +163,11 @@ fn requests_that_end_early_are_counted_as_such() {
     assert_eq!(client.get("/never").send().status(), 503);
     let answer = client.get("/metrics").send();
     let page = answer.text();
+    let posted = count(page, "POST", 413, ",http_route=\"/small\"");
+    assert_eq!(posted.as_deref(), Some("1"), "{page}");
     for (status, rest) in [
         (499, ",http_route=\"/never\",error_type=\"cut\""),
-        (503, ",http_route=\"/never\",error_type=\"cut\""),
+        (503, ",http_route=\"/never\",error_type=\"503\""),
         (200, ",http_route=\"/endless\",error_type=\"cut\""),
     ] {
         assert_eq!(count(page, "GET", status, rest).as_deref(), Some("1"), "{status} {rest}\n{page}");

@@ -1,7 +1,7 @@
 //! Nested apps: whose values their handlers see, and what only the outermost app may set.
 
 use highwire::testing::Client;
-use highwire::{App, Path, PerWorker, State};
+use highwire::{App, Handler, Path, PerWorker, Response, State};
 
 #[test]
 fn each_app_sees_its_own_values_and_those_around_it() {
@@ -65,4 +65,27 @@ fn a_path_of_another_number_of_parameters_is_an_error_at_the_start() {
     assert_eq!(error(App::new().nest("/users/{user}", nested)), "");
     let limited = App::new().get("/a", handler).with(highwire::middleware::BodyLimit::new(1));
     assert!(error(limited).contains("the template has 0 parameters"));
+}
+
+#[test]
+fn a_panic_within_any_middleware_gets_the_apps_own_answer() {
+    let fails = || -> &'static str { panic!("on purpose") };
+    let later = async || -> &'static str {
+        highwire::time::sleep(std::time::Duration::from_millis(1)).await;
+        panic!("on purpose")
+    };
+    let mark = || highwire::middleware::after(|_: &mut Response| {});
+    let nested = App::new().get("/now", fails).get("/later", later).with(mark());
+    let app = App::new().nest("/nested", nested).get("/own", fails.with(mark())).get("/bare", fails).problems();
+    let mut client = Client::new(app).expect("an app");
+    for path in ["/nested/now", "/nested/later", "/own", "/bare"] {
+        let answer = client.get(path).send();
+        assert_eq!(
+            (answer.status().as_u16(), answer.header("content-type")),
+            (500, "application/problem+json"),
+            "{path}"
+        );
+    }
+    let nested = App::new().nest("/nested", App::new().problems()).server().expect_err("a setting of the whole server");
+    assert!(nested.to_string().contains("a nested app has called on_error"), "{nested}");
 }

@@ -3,7 +3,7 @@
 use super::browser::Browser;
 use crate::everything::Site;
 use highwire::openapi::{OpenApi, hidden, operation};
-use highwire::{App, Bearer, Html, Json, Path, Query};
+use highwire::{App, Bearer, Form, Html, Json, Path, Query};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc;
@@ -44,7 +44,12 @@ async function look(frame) {
   while (!/^\d/.test(output.textContent)) await new Promise((go) => frame.setTimeout(go, 20));
   const [first, rest] = [output.textContent.split("\n")[0].replace(/ \(\d+ ms\)/, ""), output.textContent.split("\n\n")[1]];
   const bold = output.querySelector("b") === null ? "as text" : "as markup";
-  return [innerWidth, fits, page.querySelectorAll("section").length, first, JSON.stringify(JSON.parse(rest)), bold].join("; ");
+  const sent = page.querySelector("#post_form form");
+  sent.requestSubmit();
+  const answer = sent.querySelector("pre");
+  while (!/^\d/.test(answer.textContent)) await new Promise((go) => frame.setTimeout(go, 20));
+  const form_answer = answer.textContent.split("\n\n")[1];
+  return [innerWidth, fits, page.querySelectorAll("section").length, first, JSON.stringify(JSON.parse(rest)), bold, form_answer].join("; ");
 }
 addEventListener("load", async () => {
   const seen = [];
@@ -67,11 +72,12 @@ fn the_page_fits_every_window_and_its_forms_send_requests() {
     let app = App::new()
         .put("/things/{name}", operation(change).tag("things"))
         .get("/a/very/long/path/that/does/not/fit/into/a/narrow/window/of/a/telephone/at/all", operation(|| "yes"))
+        .post("/form", operation(|Form(filter): Form<Filter>| format!("form {}", filter.wide)))
         .get("/frames", hidden(|| Html(FRAMES)))
         .post("/report", hidden(move |text: String| _ = sender.send(text)))
         .openapi(OpenApi::new("Things", "1.0").description("Two of them.").page("/docs"));
     let Some(site) = Site::start("auto", app) else { return };
     let Some(browser) = Browser::open("openapi", &site.named("http", "/frames")) else { return };
-    let answer = r#"fits; 2; 200 OK; {"name":"a/b c true t <b>","parts":[]}; as text"#;
+    let answer = r#"fits; 3; 200 OK; {"name":"a/b c true t <b>","parts":[]}; as text; form false"#;
     assert_eq!(browser.report(&reports), format!("390; {answer}\n1280; {answer}"));
 }
