@@ -23,6 +23,8 @@
 
 #[doc(hidden)]
 pub mod fuzz;
+mod multipart;
+mod websocket;
 mod wire;
 
 use crate::client::{self, blocking};
@@ -36,6 +38,7 @@ use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::time::Duration;
+pub use websocket::TestWebSocket;
 use wire::{Wire, Wires};
 
 /// The real time that a request may take. If the server has not responded then and is idle, the test fails.
@@ -211,6 +214,37 @@ impl Simulation {
         }
     }
 
+    /// Runs the server until `step` has a result. `step` also says if there was anything to send or to receive. If nothing is left to do,
+    /// other threads get a little real time, and then the clock jumps to the next timer.
+    fn run_until<T>(&mut self, awaited: &str, mut step: impl FnMut(&mut Simulation) -> (bool, Option<T>)) -> T {
+        let begun = std::time::Instant::now();
+        loop {
+            let (any, result) = step(self);
+            if let Some(result) = result {
+                self.settle();
+                return result;
+            }
+            if any || !self.worker.driver().is_idle() {
+                continue;
+            }
+            assert!(begun.elapsed() < PATIENCE, "the server did not send {awaited} in time");
+            let paused = std::time::Instant::now();
+            std::thread::sleep(PAUSE);
+            // What has ended before this turn has woken its task.
+            let is_paced = self.is_real_paced || self.worker.is_blocking();
+            self.turn();
+            if !self.worker.driver().is_idle() {
+                continue;
+            }
+            if is_paced {
+                // A real wait must not make time limits pass.
+                self.network.advance(paused.elapsed());
+            } else if let Some(timer) = self.worker.next_timer() {
+                self.network.advance_to(timer);
+            }
+        }
+    }
+
     fn turn(&mut self) {
         let now = self.network.now();
         self.worker.turn(Some(now)).expect("the simulated driver does not fail");
@@ -276,32 +310,8 @@ impl<'c> RequestBuilder<'c> {
             return send(real, self.method, &self.target, self.fields, self.body);
         }
         let (client, mut open) = self.begin();
-        let begun = std::time::Instant::now();
-        loop {
-            let any = open.step(client);
-            if open.is_complete {
-                client.settle();
-                return open.answer;
-            }
-            if any || !client.worker.driver().is_idle() {
-                continue;
-            }
-            assert!(begun.elapsed() < PATIENCE, "the server did not answer in time: {:?}", open.answer);
-            let paused = std::time::Instant::now();
-            std::thread::sleep(PAUSE);
-            // What has ended before this turn has woken its task.
-            let is_paced = client.is_real_paced || client.worker.is_blocking();
-            client.turn();
-            if !client.worker.driver().is_idle() {
-                continue;
-            }
-            if is_paced {
-                // A real wait must not make time limits pass.
-                client.network.advance(paused.elapsed());
-            } else if let Some(timer) = client.worker.next_timer() {
-                client.network.advance_to(timer);
-            }
-        }
+        open.complete(client);
+        open.answer
     }
 
     /// Sends the request and returns its response while it is received, to test endless streams.
@@ -387,6 +397,14 @@ impl OpenResponse {
         let client = client.simulation();
         while !self.is_complete && (self.step(client) || !client.worker.driver().is_idle()) {}
         &self.answer
+    }
+
+    /// Runs the server until the response is complete.
+    fn complete(&mut self, client: &mut Simulation) {
+        client.run_until("a response", |client| {
+            let any = self.step(client);
+            (any, self.is_complete.then_some(()))
+        });
     }
 
     /// Returns true if the response is complete.

@@ -3,7 +3,13 @@
 use super::body::Body;
 use crate::HeaderValue;
 use bytes::{Bytes, BytesMut};
+use futures_core::Stream;
+use highwire_engine::body::{BodyStream, BoxError};
 use highwire_io::random;
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 /// A form with files.
 ///
@@ -20,18 +26,39 @@ pub struct Form {
 }
 
 /// A field of a [`Form`].
-#[derive(Debug)]
 #[must_use]
 pub struct Part {
-    bytes: Bytes,
+    content: Content,
     file_name: Option<String>,
     content_type: Option<HeaderValue>,
+}
+
+/// The content of a field.
+enum Content {
+    Bytes(Bytes),
+    Stream(BodyStream),
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Part").field("file_name", &self.file_name).finish_non_exhaustive()
+    }
 }
 
 impl Part {
     /// Returns a field with these bytes.
     pub fn bytes(bytes: impl Into<Bytes>) -> Part {
-        Part { bytes: bytes.into(), file_name: None, content_type: None }
+        Part { content: Content::Bytes(bytes.into()), file_name: None, content_type: None }
+    }
+
+    /// Returns a field whose content is made in parts while the form is sent, such as that of a large file. The form then has no
+    /// `Content-Length`, and cannot be sent again after a redirect or a lost connection.
+    pub fn stream<S, E>(stream: S) -> Part
+    where
+        S: Stream<Item = Result<Bytes, E>> + 'static,
+        E: Into<BoxError>,
+    {
+        Part { content: Content::Stream(BodyStream::new(stream)), file_name: None, content_type: None }
     }
 
     /// Returns a field with this text.
@@ -71,9 +98,28 @@ impl Form {
 
     /// Returns the value of `Content-Type`, and the body.
     pub(super) fn into_body(self) -> (HeaderValue, Body) {
+        let (content_type, mut pieces) = self.into_pieces();
+        let body = match (pieces.pop_front(), pieces.is_empty()) {
+            (Some(Content::Bytes(bytes)), true) => Body::from(bytes),
+            (first, _) => Body::stream(Pieces(first.into_iter().chain(pieces).collect())),
+        };
+        (content_type, body)
+    }
+
+    /// Returns the value of `Content-Type`, and the body, if no field is a stream.
+    pub(crate) fn into_bytes(self) -> Option<(HeaderValue, Bytes)> {
+        let (content_type, pieces) = self.into_pieces();
+        match <[Content; 1]>::try_from(Vec::from(pieces)) {
+            Ok([Content::Bytes(bytes)]) => Some((content_type, bytes)),
+            _ => None,
+        }
+    }
+
+    /// Returns the value of `Content-Type`, and the content in its order: a stream, or all bytes up to the next stream.
+    fn into_pieces(self) -> (HeaderValue, VecDeque<Content>) {
         // The boundary must not occur in the content. Nobody can foresee 128 random bits.
         let boundary = format!("{:016x}{:016x}", random::system(), random::system());
-        let mut out = BytesMut::new();
+        let (mut out, mut pieces) = (BytesMut::new(), VecDeque::new());
         for (name, part) in self.parts {
             out.extend_from_slice(format!("--{boundary}\r\n").as_bytes());
             out.extend_from_slice(format!("Content-Disposition: form-data; name=\"{}\"", quoted(&name)).as_bytes());
@@ -86,12 +132,43 @@ impl Form {
                 out.extend_from_slice(content_type.as_bytes());
             }
             out.extend_from_slice(b"\r\n\r\n");
-            out.extend_from_slice(&part.bytes);
+            match part.content {
+                Content::Bytes(bytes) => out.extend_from_slice(&bytes),
+                stream @ Content::Stream(_) => {
+                    pieces.push_back(Content::Bytes(out.split().freeze()));
+                    pieces.push_back(stream);
+                }
+            }
             out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+        pieces.push_back(Content::Bytes(out.freeze()));
         let content_type = HeaderValue::try_from(format!("multipart/form-data; boundary={boundary}"));
-        (content_type.expect("hex digits are valid"), Body::from(out.freeze()))
+        (content_type.expect("hex digits are valid"), pieces)
+    }
+}
+
+/// A body of pieces, one after the other.
+struct Pieces(VecDeque<Content>);
+
+impl Stream for Pieces {
+    type Item = Result<Bytes, BoxError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            match self.0.front_mut() {
+                None => return Poll::Ready(None),
+                Some(Content::Bytes(bytes)) => {
+                    let bytes = std::mem::take(bytes);
+                    self.0.pop_front();
+                    return Poll::Ready(Some(Ok(bytes)));
+                }
+                Some(Content::Stream(stream)) => match ready!(stream.poll(cx)) {
+                    Some(part) => return Poll::Ready(Some(part)),
+                    None => drop(self.0.pop_front()),
+                },
+            }
+        }
     }
 }
 

@@ -115,6 +115,7 @@ mod testing {
     #[cfg(feature = "tls")]
     mod https;
     mod time;
+    mod websockets;
 }
 
 #[cfg(all(unix, feature = "compress", feature = "cookies", feature = "json", feature = "tls"))]

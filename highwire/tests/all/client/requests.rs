@@ -1,7 +1,7 @@
 //! Tests of the client against servers of this crate over sockets: requests, bodies, redirects, further attempts, time
 //! limits, proxies, TLS.
 
-use crate::served::{serve, stop};
+use crate::served::{body_of, serve, stop};
 use bytes::Bytes;
 use highwire::client::{
     Body, Bounds, Client, Error, Next, Redirects, Request, Timeouts, block_on, blocking, from_fn, multipart,
@@ -71,6 +71,11 @@ fn requests_in_each_shape() {
         let form = multipart::Form::new().text("t", "x").part("f", multipart::Part::bytes("y").file_name("z"));
         let form = client.post(&format!("{url}/form")).multipart(form).send().await.expect("a response");
         assert_eq!(form.text().await.expect("a body"), "t=x None;f=y Some(\"z\");");
+
+        let file = multipart::Part::stream(body_of(["in ", "parts"])).file_name("z");
+        let form = multipart::Form::new().text("t", "x").part("f", file).text("u", "last");
+        let form = client.post(&format!("{url}/form")).multipart(form).send().await.expect("a response");
+        assert_eq!(form.text().await.expect("a body"), "t=x None;f=in parts Some(\"z\");u=last None;");
 
         let delete = client.delete(&format!("{url}/users/7")).send().await.expect("a response");
         assert_eq!((delete.status(), delete.text().await.expect("a body")), (StatusCode::ACCEPTED, "7".to_string()));
