@@ -145,6 +145,11 @@ struct TokioPage;
 #[doc = include_str!("../../docs/metrics.md")]
 struct MetricsPage;
 
+/// The programs of the page for users of axum, as tests.
+#[cfg(all(doctest, feature = "json"))]
+#[doc = include_str!("../../docs/from-axum.md")]
+struct FromAxumPage;
+
 /// The program of the page about OpenAPI, as a test.
 #[cfg(all(doctest, feature = "openapi"))]
 #[doc = include_str!("../../docs/openapi.md")]
