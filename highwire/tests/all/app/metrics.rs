@@ -186,3 +186,46 @@ impl futures_core::Stream for Endless {
         std::task::Poll::Pending
     }
 }
+
+/// Keeps the thread busy for 20 ms, so that the worker's clock of a turn stands still meanwhile.
+fn busy() -> &'static str {
+    let until = std::time::Instant::now() + Duration::from_millis(20);
+    while std::time::Instant::now() < until {
+        std::hint::spin_loop();
+    }
+    "busy"
+}
+
+#[test]
+fn the_time_of_a_plain_handler_counts_on_every_engine() {
+    use crate::engines;
+    use crate::served::stop;
+    use highwire::client::{Client, block_on};
+    use highwire::server::Engine;
+    for engine in [Engine::Uring, Engine::Readiness, Engine::Threads] {
+        if !engines::has(engine) {
+            continue;
+        }
+        let app = App::new().get("/busy", busy).metrics("/metrics").configure(|config| {
+            config.engine = engine;
+            config.workers = 1;
+        });
+        let handle = app.listen("127.0.0.1:0").expect("an address").start().expect("a server");
+        let url = format!("http://{}", handle.addresses()[0]);
+        let page = block_on(async {
+            // Connections of their own, which are workers of their own on the engine `threads`.
+            for _ in 0..2 {
+                Client::new().get(&format!("{url}/busy")).send().await.expect("a response");
+            }
+            let response = Client::new().get(&format!("{url}/metrics")).send().await.expect("a response");
+            response.text().await.expect("a page")
+        });
+        let page = page.expect("a worker");
+        let busy = labels("GET", 200, ",http_route=\"/busy\"");
+        let sum = value(&page, &format!("http_server_request_duration_seconds_sum{busy}")).expect("a sum");
+        assert!(sum.parse::<f64>().expect("a number") >= 0.04, "{engine:?}: {sum}");
+        assert_eq!(count(&page, "GET", 200, ",http_route=\"/busy\"").as_deref(), Some("2"), "{engine:?}");
+        assert_eq!(page.contains("highwire_worker_requests_total{"), engine != Engine::Threads, "{engine:?}");
+        stop([handle]);
+    }
+}
