@@ -19,6 +19,9 @@ mod crawler;
 #[cfg(feature = "sqlx")]
 #[path = "../database.rs"]
 mod database;
+#[cfg(target_os = "linux")]
+#[path = "../embedded.rs"]
+mod embedded;
 #[path = "../event_stream.rs"]
 mod event_stream;
 #[cfg(feature = "compress")]
@@ -94,6 +97,26 @@ fn the_shelf_takes_books_and_says_what_is_wrong() {
     let removed = client.delete("/books/1").header("authorization", "Bearer librarian").send();
     assert_eq!(removed.status(), 204);
     assert!(client.get("/docs").send().text().contains("Lists books by number"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_game_goes_on_while_requests_are_answered() {
+    use highwire::client::blocking;
+    use highwire::server::{Engine, Runtime};
+    let server = embedded::app().listen("127.0.0.1:0").expect("an address");
+    let url = format!("http://{}/tick", server.addresses()[0]);
+    let asked = std::thread::spawn(move || {
+        let client = blocking::Client::new().expect("a client");
+        let ask =
+            || client.get(&url).send().expect("a response").text().expect("a text").parse::<u64>().expect("a number");
+        (ask(), ask())
+    });
+    let mut worker = server.into_worker(Runtime::new(Engine::Auto).expect("a driver")).expect("a worker");
+    // A bound, so that a program that does not answer ends.
+    embedded::play(&mut worker, |ticks| asked.is_finished() || ticks > 400).expect("a game");
+    let (first, second) = asked.join().expect("answers");
+    assert!(first <= second, "{first} {second}");
 }
 
 #[test]

@@ -74,6 +74,12 @@ pub(super) fn document(settings: &OpenApi, routes: &[Described], words_refusals:
             "{called}: the security scheme `{scheme}` is unknown; declare it by `OpenApi::security_scheme`"
         ));
     }
+    let is_permitted = |name: &str| {
+        !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))
+    };
+    for name in schemes.keys().filter(|name| !is_permitted(name)) {
+        faults.push(format!("the security scheme `{name}` has a name that OpenAPI does not permit: only letters, digits, `.`, `-` and `_`"));
+    }
     if !faults.is_empty() {
         return Err(format!("the OpenAPI document cannot be made:\n{}", faults.join("\n")));
     }

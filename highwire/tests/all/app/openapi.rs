@@ -309,6 +309,12 @@ fn what_cannot_be_described_is_an_error_at_start() {
                 .openapi(OpenApi::new("A", "1").security_scheme("bearer", SecurityScheme::Header("x-key"))),
             &["GET /: the security scheme `bearer` has two definitions"],
         ),
+        (
+            App::new()
+                .openapi(OpenApi::new("A", "1").security_scheme("a key", SecurityScheme::Header("x-key")))
+                .get("/", operation(plain)),
+            &["the security scheme `a key` has a name that OpenAPI does not permit"],
+        ),
         (App::new().openapi(OpenApi::new("A", "1")), &["App::openapi was called twice"]),
         (App::new().nest("/n", App::new().openapi(OpenApi::new("A", "1"))), &["a nested app has called openapi"]),
     ] {
