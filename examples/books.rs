@@ -1,7 +1,9 @@
 //! A JSON API with an OpenAPI document, made from its routes and types, and a page to read it and to try it.
 
 use highwire::openapi::{self, OpenApi, hidden, operation};
-use highwire::{App, Bearer, Json, Path, Problem, Query, Redirect, State, Status, StatusCode, Valid};
+use highwire::{
+    App, Bearer, IntoResponse, Json, Path, Problem, Query, Redirect, Response, State, Status, StatusCode, Valid,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -118,11 +120,13 @@ fn add_book(shelf: State<Shelf>, Valid(Json(book)): Valid<Json<Book>>) -> Result
 
 /// Removes a book.
 #[openapi::docs]
-fn remove_book(shelf: State<Shelf>, token: Bearer, Path(number): Path<u32>) -> Result<Status<204, ()>, Problem> {
+fn remove_book(shelf: State<Shelf>, token: Bearer, Path(number): Path<u32>) -> Result<Status<204, ()>, Response> {
     if !token.is("librarian") {
-        return Err(Problem::new(StatusCode::UNAUTHORIZED, "this token is not a librarian's"));
+        // With the challenge that a 401 must have.
+        return Err(token.refuse());
     }
-    shelf.with(|books| books.remove(&number)).map(|_| Status(())).ok_or_else(|| unknown(number))
+    let removed = shelf.with(|books| books.remove(&number));
+    removed.map(|_| Status(())).ok_or_else(|| unknown(number).into_response())
 }
 
 /// Returns the app.
@@ -131,7 +135,10 @@ pub(crate) fn app() -> App {
         .get("/", operation!(list_books).tag("books"))
         .post("/", operation!(add_book).tag("books").response::<409, Problem>("The shelf is full."))
         .get("/{number}", operation!(show_book).tag("books").response::<404, Problem>("No book has this number."))
-        .delete("/{number}", operation!(remove_book).tag("librarians"));
+        .delete(
+            "/{number}",
+            operation!(remove_book).tag("librarians").response::<404, Problem>("No book has this number."),
+        );
     App::new()
         .get("/", hidden(|| Redirect::temporary("/docs")))
         .nest("/books", books)

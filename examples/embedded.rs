@@ -1,4 +1,5 @@
-//! A server inside the program's own event loop: one thread, one wait, and work of the program between the requests.
+//! A server inside the program's own event loop: one thread, one wait, and work of the program between the requests. Needs the crate
+//! mio with the features `os-poll` and `os-ext`. Try it: `curl localhost:8080/tick`, `curl -X POST localhost:8080/reset`.
 
 use highwire::server::{Engine, Runtime, Worker};
 use highwire::{App, PerWorker};

@@ -11,8 +11,7 @@ impl App {
     /// the scraper prefers that. docs/metrics.md lists them. Requests of nested apps are measured, too. Only the outermost app may
     /// call this, and once.
     ///
-    /// The page tells others about the app, so serve it where only the scraper can reach it, such as behind
-    /// [`Basic`](crate::Basic) in middleware of a handler's own app, or on a path that a proxy in front does not pass on.
+    /// The page tells others about the app. Let only the scraper get it: docs/metrics.md shows how middleware checks its path.
     ///
     /// ```
     /// use highwire::App;
