@@ -229,7 +229,7 @@ pub(super) fn writes_lines(worker: &WorkerContext<impl Service>) -> bool {
 
 fn is_subscribed() -> bool {
     let mut is_subscribed = false;
-    guarded(|| is_subscribed = tracing::enabled!(target: "highwire::access", tracing::Level::INFO));
+    guarded(|| is_subscribed = tracing::event_enabled!(target: "highwire::access", tracing::Level::INFO));
     is_subscribed
 }
 

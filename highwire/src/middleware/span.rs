@@ -72,7 +72,7 @@ impl Middleware for RequestSpan {
 
     #[inline]
     fn before(&self, request: &mut Request<'_>) -> Result<Open, Response> {
-        let is_wanted = tracing::enabled!(target: "highwire::request", tracing::Level::INFO);
+        let is_wanted = tracing::span_enabled!(target: "highwire::request", tracing::Level::INFO);
         Ok(Open(if is_wanted { open(request) } else { None }))
     }
 
