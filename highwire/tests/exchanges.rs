@@ -225,7 +225,7 @@ fn failures() -> Vec<Case> {
 }
 
 fn bodies() -> Vec<Case> {
-    use Carrier::{Http1, Http2};
+    use Carrier::{Call, Http1, Http2};
     use Ends::{Gone, Never, Short, Trailers, Whole};
     vec![
         case("a whole body", "POST /whole", whole(200, FIVE)).sends(&[2, 3], Whole).notes(&["5 bytes"]),
@@ -282,7 +282,8 @@ fn bodies() -> Vec<Case> {
             .sends(&[5], Gone)
             .notes(&["begun", "CutShort"])
             .but(Http1, |outcome| outcome.logged = vec![400])
-            .but(Http2, |outcome| outcome.logged = vec![499]),
+            .but(Http2, |outcome| outcome.logged = vec![499])
+            .but(Call, |outcome| outcome.logged = vec![499]),
     ]
 }
 
