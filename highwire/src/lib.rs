@@ -150,6 +150,11 @@ struct MetricsPage;
 #[doc = include_str!("../../docs/from-axum.md")]
 struct FromAxumPage;
 
+/// The program of the page for users of actix-web, as a test.
+#[cfg(all(doctest, feature = "json"))]
+#[doc = include_str!("../../docs/from-actix.md")]
+struct FromActixPage;
+
 /// The program of the page about OpenAPI, as a test.
 #[cfg(all(doctest, feature = "openapi"))]
 #[doc = include_str!("../../docs/openapi.md")]
