@@ -363,19 +363,45 @@ impl<'c> RequestBuilder<'c> {
         let mut wire = client.wires.wire(host.map_or(b"test", HeaderValue::as_bytes));
         let mut out = Vec::new();
         wire.send(&said, &mut out);
-        let connection = client.network.connect();
-        let (window, head, answer) = (Vec::new(), Head::default(), TestResponse::default());
-        (client, OpenResponse { connection, http, wire, out, window, head, answer, is_complete: false })
+        let link = Link { connection: client.network.connect(), wire, out, window: Vec::new() };
+        let (head, answer) = (Head::default(), TestResponse::default());
+        (client, OpenResponse { link, http, head, answer, is_complete: false })
+    }
+}
+
+/// The client's end of a connection to the app. When it is dropped, the client disconnects.
+struct Link {
+    connection: highwire_io::sim::Client,
+    wire: Wire,
+    /// The bytes that wait to be sent.
+    out: Vec<u8>,
+    /// The bytes that were received and not parsed yet.
+    window: Vec<u8>,
+}
+
+impl Link {
+    /// Sends and receives what is possible in one turn. Returns true if there was anything, and how the server has ended the connection,
+    /// if it has.
+    fn step(&mut self, client: &mut Simulation) -> (bool, Option<Arrived>) {
+        let sent = self.connection.send(&self.out);
+        self.out.drain(..sent);
+        client.turn();
+        let mut any = sent > 0;
+        while let Some(arrived) = self.connection.receive(usize::MAX) {
+            any = true;
+            match arrived {
+                Arrived::Bytes(bytes) => self.wire.receive(&bytes, &mut self.window, &mut self.out),
+                end => return (true, Some(end)),
+            }
+        }
+        (any, None)
     }
 }
 
 /// A response that is being received, from [`RequestBuilder::open`]. When it is dropped, the client disconnects.
 pub struct OpenResponse {
-    connection: highwire_io::sim::Client,
+    link: Link,
     http: h1::Connection,
-    wire: Wire,
-    out: Vec<u8>,
-    window: Vec<u8>,
     head: Head,
     answer: TestResponse,
     is_complete: bool,
@@ -414,24 +440,17 @@ impl OpenResponse {
 
     /// Sends and receives what is possible in one turn. Returns true if there was anything.
     fn step(&mut self, client: &mut Simulation) -> bool {
-        let sent = self.connection.send(&self.out);
-        self.out.drain(..sent);
-        client.turn();
-        let mut any = sent > 0;
-        while let Some(arrived) = self.connection.receive(usize::MAX) {
-            any = true;
-            match arrived {
-                Arrived::Bytes(bytes) => self.wire.receive(&bytes, &mut self.window, &mut self.out),
-                Arrived::End => {
-                    let ended = self.read() || self.wire.may_end() && self.http.receive_end(&self.window).is_ok();
-                    assert!(ended, "the answer was cut short: {:?}", self.answer);
-                    self.is_complete = true;
-                    return true;
-                }
-                Arrived::Reset => panic!("the server cut the connection: {:?}", self.answer),
+        let (any, end) = self.link.step(client);
+        match end {
+            Some(Arrived::Reset) => panic!("the server cut the connection: {:?}", self.answer),
+            Some(_) => {
+                let may_end = self.link.wire.may_end();
+                let ended = self.read() || may_end && self.http.receive_end(&self.link.window).is_ok();
+                assert!(ended, "the answer was cut short: {:?}", self.answer);
+                self.is_complete = true;
             }
+            None => self.is_complete = any && self.read(),
         }
-        self.is_complete = any && self.read();
         any
     }
 
@@ -439,7 +458,7 @@ impl OpenResponse {
     fn read(&mut self) -> bool {
         let mut at = 0;
         let whole = loop {
-            let window = &self.window[at..];
+            let window = &self.link.window[at..];
             let received =
                 self.http.receive(window, &mut self.head, &Limits::default()).expect("the server sends valid HTTP");
             at += received.consumed;
@@ -463,7 +482,7 @@ impl OpenResponse {
                 Event::NeedMore | Event::Paused | Event::Closed => break false,
             }
         };
-        self.window.drain(..at);
+        self.link.window.drain(..at);
         whole
     }
 }

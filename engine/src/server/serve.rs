@@ -95,7 +95,7 @@ impl<M: MakeService> Serve<M> {
         if handle.is_none() {
             let started = ready!(started.poll(cx)).unwrap_or_else(panicked)?;
             if self.shared.draining.load(Ordering::Acquire) {
-                // It was stopped while it started, when nobody could wake its workers.
+                // The signal to stop came while the server started. Its workers could not be woken then.
                 started.shutdown();
             }
             *handle = Some(started);

@@ -1,10 +1,11 @@
 //! The app's metrics.
 
-use super::{App, Measured};
+use super::App;
 use crate::handler::private::IntoRoute;
-use crate::metrics::handler;
+use crate::metrics::{Metrics, handler};
 use crate::router::MethodFilter;
 use crate::{Error, Method, blocking};
+use std::sync::Arc;
 
 impl App {
     /// Measures each request, and serves the metrics at a path, such as `/metrics`, for Prometheus: as its text, or as OpenMetrics if
@@ -29,23 +30,15 @@ impl App {
     /// # Ok::<(), highwire::Error>(())
     /// ```
     pub fn metrics(mut self, path: &str) -> App {
-        let metrics = self.begin_metrics();
-        if let Some((metrics, labels)) = metrics {
-            let route = blocking(handler(metrics, labels)).into_route();
-            self.register(MethodFilter::One(Method::GET), path, route);
-        }
-        self
-    }
-
-    /// Lets the app measure its requests.
-    fn begin_metrics(&mut self) -> Option<Measured> {
         self.outermost.push("metrics");
         if self.metrics.is_some() {
             let text = "App::metrics was called twice; an app has one page of metrics".to_string();
             self.mistake = self.mistake.take().or(Some(Error::Setting(text)));
-            return None;
+            return self;
         }
-        self.metrics = Some(Measured::default());
-        self.metrics.clone()
+        let metrics = Arc::<Metrics>::default();
+        self.metrics = Some(metrics.clone());
+        self.register(MethodFilter::One(Method::GET), path, blocking(handler(metrics)).into_route());
+        self
     }
 }

@@ -33,7 +33,7 @@ use crate::ws::WebSocketHandler;
 use crate::{Error, Files, Https, IntoResponse, Method, Problem, Request, Result, StatusCode};
 use highwire_io::Listener;
 use std::any::Any;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// An application: routes with their handlers, shared state, and the settings of the server that runs it.
 ///
@@ -76,7 +76,7 @@ pub struct App {
     host: Option<String>,
     fallback: Option<Arc<dyn Route>>,
     https: Https,
-    metrics: Option<Measured>,
+    metrics: Option<Arc<Metrics>>,
     #[cfg(feature = "openapi")]
     openapi: Option<crate::openapi::Publication>,
     layers: Vec<Arc<dyn Layer>>,
@@ -88,9 +88,6 @@ pub struct App {
     /// The first error of the methods that build the app.
     mistake: Option<Error>,
 }
-
-/// The metrics of an app, and how their series name its routes, once it is built.
-type Measured = (Arc<Metrics>, Arc<OnceLock<Vec<RouteLabels>>>);
 
 struct Registered {
     host: Option<String>,
@@ -580,6 +577,9 @@ impl App {
             body_limits: routes.iter().map(|route| route.body_limit()).collect(),
             open_files: OpenFiles::new(highwire_io::memory::descriptors()),
         };
+        if let Some(metrics) = &self.metrics {
+            metrics.name_routes(measured);
+        }
         let app = BuiltApp {
             data: Arc::new(data),
             body_uses: routes.iter().map(|route| route.body_use()).collect(),
@@ -591,10 +591,7 @@ impl App {
             https: self.https,
             on_wait: self.on_wait,
             hooks: self.hooks,
-            metrics: self.metrics.map(|(metrics, labels)| {
-                _ = labels.set(measured);
-                metrics
-            }),
+            metrics: self.metrics,
             labels,
         };
         Ok((app, self.config))

@@ -1,5 +1,6 @@
 //! The listing of a folder, as an HTML page.
 
+use crate::message::html::escape_html;
 use highwire_io::file::Listing;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 use std::fmt::Write;
@@ -26,7 +27,7 @@ pub(super) fn page(path: &[u8], mut listing: Listing) -> String {
         .items
         .sort_by(|(one, its), (other, others)| others.is_folder.cmp(&its.is_folder).then_with(|| one.cmp(other)));
     let mut title = String::from("/");
-    escape(&String::from_utf8_lossy(path), &mut title);
+    escape_html(&String::from_utf8_lossy(path), &mut title);
     if !path.is_empty() {
         title.push('/');
     }
@@ -46,7 +47,7 @@ pub(super) fn page(path: &[u8], mut listing: Listing) -> String {
         }
         page.push_str(slash);
         page.push_str("\">");
-        escape(&String::from_utf8_lossy(name), &mut page);
+        escape_html(&String::from_utf8_lossy(name), &mut page);
         page.push_str(slash);
         let size = if metadata.is_folder { String::new() } else { size(metadata.length) };
         let date = httpdate::fmt_http_date(metadata.modified.min(UNIX_EPOCH + LAST_DATE));
@@ -62,20 +63,6 @@ pub(super) fn page(path: &[u8], mut listing: Listing) -> String {
 /// Returns true if the listing shows an item with this name, because a request for it can succeed.
 pub(super) fn is_shown(name: &[u8], hidden: bool) -> bool {
     (hidden || !name.starts_with(b".")) && !name.contains(&b'\\')
-}
-
-/// Escapes text for HTML, including attribute values in quotes.
-fn escape(text: &str, page: &mut String) {
-    for letter in text.chars() {
-        match letter {
-            '&' => page.push_str("&amp;"),
-            '<' => page.push_str("&lt;"),
-            '>' => page.push_str("&gt;"),
-            '"' => page.push_str("&quot;"),
-            '\'' => page.push_str("&#39;"),
-            letter => page.push(letter),
-        }
-    }
 }
 
 /// Formats a number of bytes for readers, such as `5.0 MiB`.

@@ -122,12 +122,4 @@ macro_rules! functions {
     };
 }
 
-functions!();
-functions!(A);
-functions!(A B);
-functions!(A B C);
-functions!(A B C D);
-functions!(A B C D E);
-functions!(A B C D E G);
-functions!(A B C D E G H);
-functions!(A B C D E G H I);
+super::for_each_arity!(functions);

@@ -229,6 +229,22 @@ fn named(handler: &str, text: &str) -> String {
     format!("the handler `{}` can never be called: {text}", handler.replace("::{{closure}}", "::{closure}"))
 }
 
+/// Calls a macro with the names of types for every number of arguments that a handler may have.
+macro_rules! for_each_arity {
+    ($call:ident) => {
+        $call!();
+        $call!(A);
+        $call!(A B);
+        $call!(A B C);
+        $call!(A B C D);
+        $call!(A B C D E);
+        $call!(A B C D E G);
+        $call!(A B C D E G H);
+        $call!(A B C D E G H I);
+    };
+}
+pub(crate) use for_each_arity;
+
 macro_rules! handlers {
     ($($argument:ident)*) => {
         impl<F, R, $($argument),*> Handler<Plain<($($argument,)*)>> for F
@@ -422,15 +438,7 @@ macro_rules! handlers {
     };
 }
 
-handlers!();
-handlers!(A);
-handlers!(A B);
-handlers!(A B C);
-handlers!(A B C D);
-handlers!(A B C D E);
-handlers!(A B C D E G);
-handlers!(A B C D E G H);
-handlers!(A B C D E G H I);
+for_each_arity!(handlers);
 // This is one argument more than handlers may have, because `blocking` adds an `Offload`.
 macro_rules! ninth {
     ($($argument:ident)*) => {

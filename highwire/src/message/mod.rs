@@ -7,6 +7,7 @@ pub(crate) mod dot_segments;
 pub(crate) mod extract;
 #[cfg(feature = "json")]
 pub(crate) mod fields;
+pub(crate) mod html;
 pub(crate) mod media;
 pub(crate) mod negotiate;
 pub(crate) mod problem;

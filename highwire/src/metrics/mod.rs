@@ -10,7 +10,7 @@ mod text;
 use crate::{Accept, HeaderName, header};
 use highwire_engine::Stats;
 use series::{Totals, WorkerSeries};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 pub(crate) use series::Counting;
 
@@ -18,6 +18,8 @@ pub(crate) use series::Counting;
 #[derive(Default)]
 pub(crate) struct Metrics {
     workers: Mutex<Workers>,
+    /// How the series name the routes, once the app is built.
+    labels: OnceLock<Vec<RouteLabels>>,
 }
 
 #[derive(Default)]
@@ -30,6 +32,12 @@ struct Workers {
 }
 
 impl Metrics {
+    /// Sets how the series name the routes, by the numbers of the routes.
+    pub(crate) fn name_routes(&self, labels: Vec<RouteLabels>) {
+        // An app is built once.
+        _ = self.labels.set(labels);
+    }
+
     /// Makes the numbers of a worker that starts. On the engine `threads`, each connection has a worker, and `is_numbered` is false.
     pub(crate) fn add_worker(self: &Arc<Metrics>, routes: usize, is_numbered: bool) -> Counting {
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,15 +73,14 @@ const OPEN_METRICS_OFFER: &str = "application/openmetrics-text;version=1.0.0";
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Returns a handler that writes the metrics. `labels` are the template of each route's path, and its host.
+/// Returns a handler that writes the metrics.
 pub(crate) fn handler(
     metrics: Arc<Metrics>,
-    labels: Arc<std::sync::OnceLock<Vec<text::RouteLabels>>>,
 ) -> impl Fn(Stats, Accept) -> ([(HeaderName, &'static str); 1], String) + Send + Sync + 'static {
     move |stats: Stats, accept: Accept| {
         let is_open = accept.media_type(&[TEXT_OFFER, OPEN_METRICS_OFFER]) == Some(OPEN_METRICS_OFFER);
         let (totals, workers) = metrics.totals();
-        let labels = labels.get().map(Vec::as_slice).unwrap_or_default();
+        let labels = metrics.labels.get().map(Vec::as_slice).unwrap_or_default();
         let text = text::write(&totals, &workers, labels, &stats, is_open);
         ([(header::CONTENT_TYPE, if is_open { OPEN_METRICS } else { TEXT })], text)
     }

@@ -6,7 +6,7 @@ pub(super) struct Process {
     pub(super) cpu_seconds: Option<f64>,
     pub(super) resident_bytes: Option<u64>,
     pub(super) descriptors: Option<u64>,
-    pub(super) most_descriptors: Option<u64>,
+    pub(super) most_descriptors: u64,
 }
 
 /// The number of clock ticks in a second in `/proc`; Linux has this value on all of its architectures.
@@ -16,17 +16,13 @@ impl Process {
     /// Reads `/proc/self`; finds nothing on systems without it.
     pub(super) fn now() -> Process {
         let read = |file: &str| std::fs::read_to_string(format!("/proc/self/{file}")).ok();
-        let limits = read("limits");
         Process {
             cpu_seconds: read("stat").and_then(|stat| cpu_seconds(&stat)),
             resident_bytes: read("status")
                 .and_then(|status| kibibytes(&status, "VmRSS:"))
                 .map(|resident| resident * 1024),
             descriptors: std::fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as u64),
-            most_descriptors: limits.and_then(|limits| {
-                let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-                line.split_whitespace().next()?.parse().ok()
-            }),
+            most_descriptors: highwire_io::memory::descriptors() as u64,
         }
     }
 }

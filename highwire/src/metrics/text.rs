@@ -164,7 +164,7 @@ fn process(page: &mut Page) {
     for (name, help, value) in [
         ("process_resident_memory_bytes", "Memory of the process that is in RAM.", resident_bytes),
         ("process_open_fds", "Descriptors that are open.", descriptors),
-        ("process_max_fds", "The most descriptors that may be open.", most_descriptors),
+        ("process_max_fds", "The most descriptors that may be open.", Some(most_descriptors)),
     ] {
         value.into_iter().for_each(|value| page.gauge(name, help, value));
     }

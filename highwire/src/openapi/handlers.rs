@@ -2,7 +2,7 @@
 
 use super::{Description, OperationInput, OperationOutput};
 use crate::IntoResponse;
-use crate::handler::{Async, Blocking, Handler, Offloaded, Plain, With, Within};
+use crate::handler::{Async, Blocking, Handler, Offloaded, Plain, With, Within, for_each_arity};
 use crate::message::async_request::AsyncFromRequest;
 use crate::message::request::FromRequest;
 use std::future::Future;
@@ -74,12 +74,4 @@ macro_rules! handlers {
     };
 }
 
-handlers!();
-handlers!(A);
-handlers!(A B);
-handlers!(A B C);
-handlers!(A B C D);
-handlers!(A B C D E);
-handlers!(A B C D E G);
-handlers!(A B C D E G H);
-handlers!(A B C D E G H I);
+for_each_arity!(handlers);

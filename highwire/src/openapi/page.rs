@@ -1,6 +1,7 @@
 //! The page that shows an OpenAPI document to people. It is one file that works without scripts; a script adds a form that sends
 //! requests.
 
+use crate::message::html::escape_html;
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
@@ -358,16 +359,7 @@ fn prose(value: &Value) -> String {
 
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            _ => escaped.push(letter),
-        }
-    }
+    escape_html(text, &mut escaped);
     escaped
 }
 

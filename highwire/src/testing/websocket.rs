@@ -1,10 +1,8 @@
 //! WebSockets of the test client.
 
-use super::wire::Wire;
-use super::{Client, OpenResponse, RequestBuilder, Simulation, TestResponse};
+use super::{Client, Link, OpenResponse, RequestBuilder, Simulation, TestResponse};
 use crate::ws::{CloseFrame, Message};
 use highwire_io::random;
-use highwire_io::sim::Arrived;
 use highwire_proto::ws::{Bounds, Connection, Event, Kind, handshake};
 use std::collections::VecDeque;
 
@@ -62,32 +60,19 @@ impl RequestBuilder<'_> {
         }
         let accept = handshake::accept(&key).map(|accept| accept.to_vec());
         assert_eq!(accept.as_deref(), Some(open.answer.header("sec-websocket-accept").as_bytes()), "the server's key");
-        let OpenResponse { connection, wire, window, answer, out, .. } = open;
+        let OpenResponse { link, answer, .. } = open;
         let bounds = Bounds { message_bytes: MOST_BYTES, small_frames: u32::MAX };
         let mask = || (random::system() as u32).to_le_bytes();
         let frames = Connection::client(bounds, false, mask);
-        Ok(TestWebSocket {
-            connection,
-            wire,
-            window,
-            answer,
-            out,
-            frames,
-            partial: Vec::new(),
-            received: VecDeque::new(),
-            is_over: false,
-        })
+        Ok(TestWebSocket { link, answer, frames, partial: Vec::new(), received: VecDeque::new(), is_over: false })
     }
 }
 
-/// A WebSocket of a test, from [`RequestBuilder::websocket`]. It answers Ping frames by itself. When it is dropped, the client
-/// disconnects without a Close frame.
+/// A WebSocket of a test, from [`RequestBuilder::websocket`]. It answers Ping frames by itself. If a test drops it, the
+/// client disconnects without a Close frame.
 pub struct TestWebSocket {
-    connection: highwire_io::sim::Client,
-    wire: Wire,
-    window: Vec<u8>,
+    link: Link,
     answer: TestResponse,
-    out: Vec<u8>,
     frames: Connection,
     /// The message that is being received.
     partial: Vec<u8>,
@@ -124,7 +109,7 @@ impl TestWebSocket {
             }
         };
         sent.expect("a frame that may be sent");
-        self.wire.send(&frames, &mut self.out);
+        self.link.wire.send(&frames, &mut self.link.out);
         let client = client.simulation();
         while self.step(client) || !client.worker.driver().is_idle() {}
     }
@@ -155,21 +140,8 @@ impl TestWebSocket {
             client.turn();
             return false;
         }
-        let sent = self.connection.send(&self.out);
-        self.out.drain(..sent);
-        client.turn();
-        let mut any = sent > 0;
-        while let Some(arrived) = self.connection.receive(usize::MAX) {
-            any = true;
-            match arrived {
-                Arrived::Bytes(bytes) => self.wire.receive(&bytes, &mut self.window, &mut self.out),
-                Arrived::End | Arrived::Reset => {
-                    self.read();
-                    self.is_over = true;
-                    return true;
-                }
-            }
-        }
+        let (any, end) = self.link.step(client);
+        self.is_over = end.is_some();
         // The first frames may have come with the response.
         self.read() || any
     }
@@ -178,7 +150,7 @@ impl TestWebSocket {
     fn read(&mut self) -> bool {
         let (mut at, mut any) = (0, false);
         loop {
-            let received = self.frames.receive(&mut self.window[at..]).expect("the server sends valid frames");
+            let received = self.frames.receive(&mut self.link.window[at..]).expect("the server sends valid frames");
             at += received.consumed;
             let mut answer = Vec::new();
             let message = match received.event {
@@ -205,9 +177,9 @@ impl TestWebSocket {
             };
             any = true;
             self.received.extend(message);
-            self.wire.send(&answer, &mut self.out);
+            self.link.wire.send(&answer, &mut self.link.out);
         }
-        self.window.drain(..at);
+        self.link.window.drain(..at);
         any
     }
 }
