@@ -10,15 +10,20 @@ use http::request::Parts;
 use http::{Method, Version, header};
 
 /// A head, and the bytes that its spans refer to.
-#[derive(Default)]
-pub(crate) struct CallHead {
-    pub(crate) head: Head,
-    pub(crate) window: Vec<u8>,
+#[derive(Debug, Default)]
+pub struct CallHead {
+    /// The head.
+    pub head: Head,
+    /// The bytes.
+    pub window: Vec<u8>,
 }
 
 impl CallHead {
-    /// Converts the head of `request`, whose body has the given length. Returns an error if the parser refuses it.
-    pub(crate) fn read(&mut self, request: &Parts, length: Length, limits: &Limits) -> Result<(), Error> {
+    /// Converts the head of `request`, whose body has the given length.
+    ///
+    /// # Errors
+    /// Returns an error if the parser refuses the head.
+    pub fn read(&mut self, request: &Parts, length: Length, limits: &Limits) -> Result<(), Error> {
         self.window.clear();
         write(request, length, &mut self.window);
         let received = h1::Connection::new(Role::Server).receive(&self.window, &mut self.head, limits)?;

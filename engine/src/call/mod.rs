@@ -13,7 +13,7 @@ pub(crate) mod inbox;
 mod reply;
 
 pub use self::crossing::{CROSSING_BYTES, Reader, ReaderGone, Writer, crossing};
-pub(super) use self::head::CallHead;
+pub use self::head::CallHead;
 pub(crate) use self::inbox::Job;
 pub use self::inbox::RequestBody;
 pub(crate) use self::reply::{Answerer, answer};
@@ -311,7 +311,7 @@ impl Call {
 }
 
 /// Returns the first [`BodyError`] among `error` and its sources, or [`BodyError::CutShort`] if there is none.
-fn why(error: &BoxError) -> BodyError {
+pub fn why(error: &BoxError) -> BodyError {
     let mut error: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
     while let Some(this) = error {
         if let Some(known) = this.downcast_ref::<BodyError>() {
@@ -323,7 +323,7 @@ fn why(error: &BoxError) -> BodyError {
 }
 
 /// Returns all fields, each with its name.
-fn each_named(fields: HeaderMap) -> impl Iterator<Item = (header::HeaderName, HeaderValue)> {
+pub fn each_named(fields: HeaderMap) -> impl Iterator<Item = (header::HeaderName, HeaderValue)> {
     let mut last = None;
     fields.into_iter().filter_map(move |(name, value)| {
         // The iterator gives a name only with its first value.

@@ -324,6 +324,15 @@ impl Response {
         &mut self.fields
     }
 
+    /// Takes over what the types of the crate `http` do not carry: that the connection closes after `other`, and its reason
+    /// phrase, unless this response has another status.
+    pub fn take_over(&mut self, other: Response) {
+        self.close |= other.close;
+        if self.status == other.status {
+            self.reason = other.reason;
+        }
+    }
+
     /// Drops the content if the status forbids it: 204, 205 and 304 (RFC 9110 sections 15.3.5, 15.3.6 and 15.4.5). A
     /// 304 then announces no length, because clients would take it for the length of the unchanged content (section
     /// 8.6).

@@ -68,7 +68,7 @@ impl Shared {
     }
 
     /// Returns the limit in bytes on a request body that the route uses in this way.
-    #[cfg(feature = "compress")]
+    #[cfg(any(feature = "compress", feature = "tower"))]
     pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
         self.app.body_limit(route, body_use).unwrap_or_else(|| body_use.limit(&self.engine.config().limits))
     }

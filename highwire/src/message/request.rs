@@ -238,7 +238,7 @@ impl<'r> Request<'r> {
 
     /// Replaces the whole body, such as with the decoded one. The connection is charged `bytes` for the new body until
     /// the handler has answered.
-    #[cfg(feature = "compress")]
+    #[cfg(any(feature = "compress", feature = "tower"))]
     pub(crate) fn replace_body(&mut self, body: Bytes, bytes: usize) {
         *self.body = Ready::Whole(body);
         self.hooks.set_decoded(bytes);

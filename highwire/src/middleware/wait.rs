@@ -202,6 +202,19 @@ impl OwnedRequest {
     }
 }
 
+#[cfg(feature = "tower")]
+impl OwnedRequest {
+    /// Replaces the head. Route and parameters stay.
+    pub(crate) fn replace_head(&mut self, head: Head, window: Vec<u8>) {
+        (self.head, self.window) = (head, window);
+    }
+
+    /// Returns the limit in bytes of a body that the route uses in this way.
+    pub(crate) fn body_limit(&self, body_use: BodyUse) -> u64 {
+        self.shared.body_limit(self.route, body_use)
+    }
+}
+
 /// The next middleware, or the handler.
 pub struct Next {
     inner: Rc<dyn Endpoint>,

@@ -4,7 +4,7 @@ use crate::HeaderMap;
 use bytes::{Buf, Bytes};
 use futures_core::Stream;
 use highwire_engine::body::{BodyError, BodyStream, BoxError, Trailers};
-use highwire_engine::call::{Reader, ReaderGone, crossing};
+use highwire_engine::call::{Reader, ReaderGone, crossing, each_named};
 use highwire_engine::response::{Content, Streamed};
 use http_body::Body;
 use std::cell::RefCell;
@@ -72,16 +72,7 @@ where
 {
     let trailers = outgoing.trailers.clone();
     let body = BodyStream::new(outgoing);
-    let make = move || {
-        let mut last = None;
-        let fields = trailers.take().into_iter();
-        fields
-            .filter_map(|(name, value)| {
-                last = name.or(last.take());
-                Some((last.clone()?, value))
-            })
-            .collect()
-    };
+    let make = move || each_named(trailers.take()).collect();
     Streamed { length, body, trailers: length.is_none().then(|| Box::new(make) as Trailers) }
 }
 

@@ -8,7 +8,7 @@ use crate::{HeaderMap, Response, StatusCode, Upgrade};
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use highwire_engine::body::{Body, BodyError, BodyStream, BoxError};
-use highwire_engine::call::Reader;
+use highwire_engine::call::{Reader, each_named};
 use highwire_engine::response::{Content, Streamed};
 use http::header;
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -106,11 +106,7 @@ pub(super) fn with_head<H: Head, S: RequestService>(service: S) -> impl Handler<
             let is_head = parts.method == http::Method::HEAD;
             let length = announced_length(&parts.headers);
             let request = http::Request::from_parts(parts, take_over(body, length).await);
-            let answer = match poll_fn(|cx| service.poll_ready(cx)).await {
-                Ok(()) => service.call(request).await,
-                Err(error) => Err(error),
-            };
-            match answer {
+            match call(&mut service, request).await {
                 Ok(answer) => {
                     let switch = offer.and_then(|offer| offer.answered(answer.status()));
                     let mut response = convert(answer, is_head);
@@ -119,14 +115,26 @@ pub(super) fn with_head<H: Head, S: RequestService>(service: S) -> impl Handler<
                     }
                     response
                 }
-                Err(error) => {
-                    let error: BoxError = error.into();
-                    highwire_engine::log!(Failure, error, %error, "a tower service failed");
-                    Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
-                }
+                Err(response) => response,
             }
         }
     }
+}
+
+/// Calls a service. If it fails, logs the error and returns a response with 500.
+pub(super) async fn call<S: RequestService>(
+    service: &mut S,
+    request: http::Request<Incoming>,
+) -> Result<http::Response<S::Body>, Response> {
+    let answer = match poll_fn(|cx| service.poll_ready(cx)).await {
+        Ok(()) => service.call(request).await,
+        Err(error) => Err(error),
+    };
+    answer.map_err(|error| {
+        let error: BoxError = error.into();
+        highwire_engine::log!(Failure, error, %error, "a tower service failed");
+        Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
+    })
 }
 
 /// An extractor for the head of a request, in the types of the `http` crate.
@@ -175,7 +183,7 @@ pub struct Incoming {
 }
 
 /// Returns the length that a request announces. A body with a coding may be decoded on its way.
-fn announced_length(headers: &HeaderMap) -> Option<u64> {
+pub(super) fn announced_length(headers: &HeaderMap) -> Option<u64> {
     if headers.contains_key(header::CONTENT_ENCODING) { None } else { content_length(headers) }
 }
 
@@ -186,10 +194,18 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
 /// The most bytes of a body that are taken without a task and a channel, if they have arrived.
 const SHORT_BYTES: u64 = 16 * 1024;
 
+impl Incoming {
+    /// Makes a body that is there as a whole.
+    pub(super) fn whole(bytes: Bytes) -> Incoming {
+        let left = Some(bytes.len() as u64);
+        Incoming { first: (!bytes.is_empty()).then_some(Ok(bytes)), reader: None, left }
+    }
+}
+
 /// Passes a body to the service. A short one that has arrived by the next turn is passed as a whole.
-async fn take_over(mut body: Body, length: Option<u64>) -> Incoming {
+pub(super) async fn take_over(mut body: Body, length: Option<u64>) -> Incoming {
     if body.is_empty() {
-        return Incoming { first: None, reader: None, left: Some(0) };
+        return Incoming::whole(Bytes::new());
     }
     let Some(length) = length.filter(|length| *length <= SHORT_BYTES) else { return cross(body, None, length) };
     let mut first: Result<BytesMut, BodyError> = Ok(BytesMut::new());
@@ -261,7 +277,7 @@ impl HttpBody for Incoming {
 }
 
 /// Converts a service's response to a [`Response`].
-fn convert<B>(answer: http::Response<B>, is_head: bool) -> Response
+pub(super) fn convert<B>(answer: http::Response<B>, is_head: bool) -> Response
 where
     B: HttpBody + 'static,
     B::Error: Into<BoxError>,
@@ -269,14 +285,7 @@ where
     let (parts, body) = answer.into_parts();
     let announced = content_length(&parts.headers);
     let mut response = Response::new(parts.status);
-    let mut last = None;
-    for (name, value) in parts.headers {
-        // The iterator of `HeaderMap` returns a name only with the first of the name's values.
-        last = name.or(last);
-        if let Some(name) = &last {
-            response.own_headers().push((name.clone(), value));
-        }
-    }
+    response.own_headers().extend(each_named(parts.headers));
     if is_head && let Some(length) = announced {
         // The service has left out the body. This body only announces the length, because the engine polls no body for
         // HEAD.

@@ -12,7 +12,8 @@
 //! # let _ = app;
 //! ```
 //!
-//! [`nested`] puts a service below a prefix that it does not see. [`serve`] serves such a router alone, in place of `axum::serve`. [`into_service`] turns an app into a service, for use in axum, hyper or tonic, and behind layers:
+//! [`nested`] puts a service below a prefix that it does not see, and [`layer`] puts a layer around an app's routes. [`serve`] serves such
+//! a router alone, in place of `axum::serve`. [`into_service`] turns an app into a service, for use in axum, hyper or tonic:
 //!
 //! ```
 //! use axum::Router;
@@ -33,6 +34,7 @@ mod app;
 pub(crate) mod bodies;
 mod client;
 mod handler;
+mod layer;
 mod nested;
 mod serve;
 #[cfg_attr(not(feature = "hyper"), path = "no_upgrade.rs")]
@@ -41,5 +43,6 @@ mod upgrade;
 pub use app::{AppService, into_service};
 pub use handler::{Incoming, Parts, RequestService, service};
 pub use highwire_engine::call::{CROSSING_BYTES, ResponseBody, ResponseFuture};
+pub use layer::{Routes, RoutesBody, RoutesFuture, layer};
 pub use nested::nested;
 pub use serve::{Connection, IntoListener, OfConnections, OfRequests, ServeFuture, ServeService, Served, serve};

@@ -142,6 +142,8 @@ mod tower {
     #[cfg(feature = "tower")]
     mod layers;
     #[cfg(all(feature = "axum", feature = "json"))]
+    mod routes_in_layers;
+    #[cfg(all(feature = "axum", feature = "json"))]
     mod serve;
     #[cfg(all(feature = "hyper", feature = "tokio"))]
     mod upgrade;

@@ -285,18 +285,19 @@ impl Model {
                 queue.push(Op::ReceiveInto { socket, buffer: BEFORE.to_vec(), room: count });
             }
             Action::Pause if connection.receive_into.is_some() => queue.push(Op::PauseRecv { socket }),
-            Action::Resume if let Some(receive_into) = &mut connection.receive_into => {
-                receive_into.is_cancelled = true;
-                queue.push(Op::ResumeRecv { socket });
-            }
             Action::Pause => {
                 connection.door.close(turns);
                 self.note("pause", number, 0);
                 queue.push(Op::PauseRecv { socket });
             }
             Action::Resume => {
-                connection.door = Door::Open;
-                self.note("resume", number, 0);
+                match &mut connection.receive_into {
+                    Some(receive_into) => receive_into.is_cancelled = true,
+                    None => {
+                        connection.door = Door::Open;
+                        self.note("resume", number, 0);
+                    }
+                }
                 queue.push(Op::ResumeRecv { socket });
             }
             Action::Close if !open || !connection.failed => self.end(number, Fate::Closed, within, queue),

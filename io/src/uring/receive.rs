@@ -16,14 +16,14 @@ pub(super) fn run(entries: &[Entry]) -> usize {
             && entry.data >> 56 == kind::RECEIVE
             && cqueue::more(entry.flags)
     };
-    let follows = |[entry, next]: &[Entry; 2]| {
+    let follows = |entry: &Entry, next: &Entry| {
         is_full(entry)
             && next.data == entry.data
             && next.result > 0
             && cqueue::buffer_select(next.flags) == cqueue::buffer_select(entry.flags).and_then(|at| at.checked_add(1))
     };
     let most = limit::RECEIVE_BYTES / limit::RING_BUFFER_BYTES;
-    1 + entries.array_windows().take(most - 1).take_while(|pair| follows(pair)).count()
+    1 + entries.iter().zip(&entries[1..]).take(most - 1).take_while(|(entry, next)| follows(entry, next)).count()
 }
 
 impl Uring {
