@@ -19,7 +19,7 @@ struct Site {
 /// # Errors
 /// Returns an error if the event loop fails.
 pub(crate) fn crawl(start: &str, most: usize, at_once: usize) -> highwire::Result<BTreeMap<String, String>> {
-    let bounds = Bounds { connections: at_once, ..Bounds::default() };
+    let bounds = Bounds::default().connections(at_once);
     let client = Client::builder().bounds(bounds).timeout(Duration::from_secs(20)).build();
     let client = client.expect("the settings are valid");
     block_on(async {

@@ -11,11 +11,10 @@ const PAGE: &str = "<!doctype html><title>Upload</title>
 /// Returns the app. It stores files in `folder`, which must exist.
 pub(crate) fn app(folder: impl Into<PathBuf>) -> App {
     let folder = folder.into();
-    App::new().get("/", || Html(PAGE)).post("/", move |form: Multipart| upload(form, folder.clone())).state(Limits {
-        part_bytes: 1 << 30,
-        total_bytes: 1 << 30,
-        ..Limits::default()
-    })
+    App::new()
+        .get("/", || Html(PAGE))
+        .post("/", move |form: Multipart| upload(form, folder.clone()))
+        .state(Limits::default().part_bytes(1 << 30).total_bytes(1 << 30))
 }
 
 async fn upload(mut form: Multipart, folder: PathBuf) -> Result<String, Failed> {

@@ -22,6 +22,8 @@
 //! | `tls` | [`tls`], [`Server::listen_tls`] |
 //! | `call` | `call`: requests of this process, without a connection |
 //! | `tokio` | each worker of a server runs inside a tokio runtime of its thread |
+// docs.rs builds with nightly: each item that needs a feature shows it.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -58,7 +60,7 @@ pub use message::{file_part, reply, request, response};
 pub use runtime::context::spawn;
 pub use runtime::driver::Runtime;
 pub use runtime::free_list::FreeList;
-pub use runtime::panics::{Cause, drop_safely};
+pub use runtime::panics::{Cause, drop_safely, truncate};
 pub use runtime::promise::{Asked, Promise, promise};
 pub use runtime::spawn_blocking::{SpawnBlockingError, spawn_blocking};
 pub use runtime::{connect, context, memory, rate_limited, time};

@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let (requests, connections): (u64, usize) = (requests.parse()?, connections.parse()?);
     let streams: Option<usize> = streams.first().map(|streams| streams.parse()).transpose()?;
-    let bounds = Bounds { connections, streams: streams.unwrap_or(1), ..Bounds::default() };
+    let bounds = Bounds::default().connections(connections).streams(streams.unwrap_or(1));
     let builder = Client::builder().bounds(bounds);
     let builder = if streams.is_some() { builder.http2_prior_knowledge() } else { builder };
     let client = builder.build()?;

@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let connections: usize = connections.parse()?;
     let (most, waiting) = (2 * connections, connections);
-    let bounds = Bounds { connections: most, connections_in_all: most, waiting, ..Bounds::default() };
+    let bounds = Bounds::default().connections(most).connections_in_all(most).waiting(waiting);
     let builder = Client::builder().bounds(bounds).http1_only();
     #[cfg(feature = "tls")]
     let builder = builder.tls(highwire::tls::ClientTls::new().accept_invalid_certificates());

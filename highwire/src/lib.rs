@@ -38,6 +38,8 @@
 //! | `axum` | with `tower::serve`, axum's `ConnectInfo`; includes `hyper`, `tokio` and `tower` |
 //! | `hyper` | such services can take over a connection through hyper's upgrades; axum's WebSocket needs this and `tokio` |
 //! | `tokio` | each worker runs inside a tokio runtime of its thread, for libraries that need one; raw streams are tokio's `AsyncRead` and `AsyncWrite` |
+// docs.rs builds with nightly: each item that needs a feature shows it.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

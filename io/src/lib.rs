@@ -6,6 +6,8 @@
 //! wakes across threads, clocks, signals, randomness, memory limits and CPU affinity.
 //!
 //! This crate contains no HTTP.
+// docs.rs builds with nightly: each item that needs a feature shows it.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 
 pub mod affinity;

@@ -1,4 +1,6 @@
 //! The attribute `docs` of `highwire::openapi`. A macro is the only way to a function's doc comment.
+// docs.rs builds with nightly: each item that needs a feature shows it.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

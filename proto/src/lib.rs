@@ -16,6 +16,8 @@
 //!
 //! Apart from [`Event::NeedMore`], and from the division of a body into [`Event::Data`], the events do not depend on
 //! how the input was split.
+// docs.rs builds with nightly: each item that needs a feature shows it.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 #![deny(missing_docs)]
 

@@ -191,11 +191,7 @@ pub fn play(seed: u64) -> Result<Outcome, String> {
     let (requests, drops) = (1 + random.below(24), if random.one_in(2) { 0 } else { 2 + random.below(6) });
     let chaos = Chaos { stall: [0, 2, 3][random.below(3) as usize], cut: cuts };
     let origin = if is_tls { format!("https://{NEXT_TLS}") } else { format!("http://{NEXT}") };
-    let bounds = Bounds {
-        connections: 1 + random.below(4) as usize,
-        streams: 1 + random.below(9) as usize,
-        ..Bounds::default()
-    };
+    let bounds = Bounds::default().connections(1 + random.below(4) as usize).streams(1 + random.below(9) as usize);
     // Without resumption, so that a run does not depend on how the tickets of connections follow each other.
     let tls = Clients::new(Resumption::disabled());
     let client_of = |retries: usize| {
@@ -203,7 +199,7 @@ pub fn play(seed: u64) -> Result<Outcome, String> {
         let builder = if is_http2 { builder.http2_prior_knowledge() } else { builder.http1_only() };
         // A client that makes its configuration itself does so on the blocking pool, for which virtual time does not wait.
         let builder = builder.tls_config(tls.config(Version::Tls13, Http::Two));
-        builder.timeouts(Timeouts { idle: Duration::from_secs(5), ..Timeouts::default() })
+        builder.timeouts(Timeouts::default().idle(Duration::from_secs(5)))
     };
     let orders = Orders {
         record: record.clone(),

@@ -61,6 +61,8 @@ enum Need {
     Tool(Tool),
     /// The standard library of another target.
     Target(&'static str),
+    /// The oldest compiler that the libraries support: the `rust-version` of the workspace.
+    OldestCompiler,
     /// The nightly toolchain with Miri.
     Miri,
     /// h2spec, which is built with Go.
@@ -90,6 +92,9 @@ enum Action {
     /// One of the programs of [`process::build_checked`], with arguments as those of `Run`.
     Checked(&'static str),
 }
+
+/// The `rust-version` of the workspace.
+const OLDEST_COMPILER: &str = "1.88";
 
 const AARCH64: &str = "aarch64-unknown-linux-gnu";
 
@@ -144,6 +149,36 @@ const STEPS: &[Step] = &[
         when: When::Long,
         needs: &[Need::Target(AARCH64)],
         action: Action::Run("cargo check -p highwire-proto --target aarch64-unknown-linux-gnu", &[]),
+    },
+    Step {
+        name: "oldest compiler",
+        when: When::Always,
+        needs: &[Need::OldestCompiler],
+        // All features but `nats`, whose client needs 1.89.
+        action: Action::Run(
+            "cargo +1.88.0 check --locked -p highwire -p highwire-cli -p highwire-c --features \
+             highwire/axum,highwire/compress,highwire/cookie-jar,highwire/cookies,highwire/garde,highwire/headers,\
+             highwire/openapi,highwire/redis,highwire/templates",
+            &[],
+        ),
+    },
+    Step {
+        name: "packages",
+        when: When::Short,
+        needs: &[],
+        action: Action::Run(
+            "cargo package --allow-dirty --no-verify -p highwire-proto -p highwire-io -p highwire-engine -p highwire-macros -p highwire -p highwire-cli",
+            &[],
+        ),
+    },
+    Step {
+        name: "packages: built as published",
+        when: When::Long,
+        needs: &[],
+        action: Action::Run(
+            "cargo publish --dry-run --allow-dirty -p highwire-proto -p highwire-io -p highwire-engine -p highwire-macros -p highwire -p highwire-cli",
+            &[],
+        ),
     },
     Step { name: "other systems", when: When::Long, needs: &[Need::Portability], action: Action::Do(portability::all) },
     Step { name: "simulator", when: When::Always, needs: &[], action: Action::Checked("sim --seeds {seeds}") },
@@ -412,6 +447,20 @@ impl Need {
                     Err(format!("no standard library for {target} (`rustup target add {target}`)"))
                 }
             }
+            Self::OldestCompiler => {
+                let version = format!("{OLDEST_COMPILER}.0");
+                let works =
+                    || process::output(Command::new("cargo").args([&format!("+{version}"), "--version"])).is_ok();
+                if !works() && install {
+                    let add = ["toolchain", "install", "--profile", "minimal", &version];
+                    let _ = process::output(Command::new("rustup").args(add));
+                }
+                if works() {
+                    Ok(())
+                } else {
+                    Err(format!("Rust {version} is missing (`rustup toolchain install --profile minimal {version}`)"))
+                }
+            }
             Self::Miri => {
                 let works = || process::output(Command::new("cargo").args(["+nightly", "miri", "--version"])).is_ok();
                 if !works() && install {
@@ -442,6 +491,15 @@ impl Need {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_oldest_compiler_is_the_one_of_the_manifest() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let manifest = std::fs::read_to_string(root.join("Cargo.toml")).expect("the workspace's manifest");
+        assert!(manifest.contains(&format!("\nrust-version = \"{OLDEST_COMPILER}\"\n")));
+        let step = STEPS.iter().find(|step| step.name == "oldest compiler").expect("the step");
+        assert!(matches!(step.action, Action::Run(line, _) if line.contains(&format!("+{OLDEST_COMPILER}.0 "))));
+    }
 
     #[test]
     fn the_closing_line_counts_the_steps() {

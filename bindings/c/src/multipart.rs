@@ -85,7 +85,7 @@ pub unsafe extern "C" fn highwire_request_multipart(
         let Some(spawner) = spawner else {
             return failed(HIGHWIRE_WRONG_THREAD, "only the request's worker may read its body");
         };
-        let unlimited = Limits { part_bytes: u64::MAX, total_bytes: u64::MAX, ..Limits::default() };
+        let unlimited = Limits::default().part_bytes(u64::MAX).total_bytes(u64::MAX);
         let form = check(Multipart::new(content_type, body))?.limited(unlimited);
         spawner.spawn(program.read(form));
         Ok(())

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 /// The time limits of a client's connections. Zero turns one off.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Timeouts {
     /// The time for the TLS handshake.
     pub handshake: Duration,
@@ -21,6 +22,57 @@ pub struct Timeouts {
     pub idle: Duration,
     /// The time after which a tunnel, opened by Upgrade or CONNECT, is ended if no byte has passed in either direction.
     pub tunnel: Duration,
+}
+
+impl Timeouts {
+    /// Sets [`handshake`](Self#structfield.handshake).
+    #[must_use]
+    pub fn handshake(mut self, handshake: Duration) -> Timeouts {
+        self.handshake = handshake;
+        self
+    }
+
+    /// Sets [`head`](Self#structfield.head).
+    #[must_use]
+    pub fn head(mut self, head: Duration) -> Timeouts {
+        self.head = head;
+        self
+    }
+
+    /// Sets [`body`](Self#structfield.body).
+    #[must_use]
+    pub fn body(mut self, body: Duration) -> Timeouts {
+        self.body = body;
+        self
+    }
+
+    /// Sets [`body_rate`](Self#structfield.body_rate).
+    #[must_use]
+    pub fn body_rate(mut self, body_rate: u32) -> Timeouts {
+        self.body_rate = body_rate;
+        self
+    }
+
+    /// Sets [`write`](Self#structfield.write).
+    #[must_use]
+    pub fn write(mut self, write: Duration) -> Timeouts {
+        self.write = write;
+        self
+    }
+
+    /// Sets [`idle`](Self#structfield.idle).
+    #[must_use]
+    pub fn idle(mut self, idle: Duration) -> Timeouts {
+        self.idle = idle;
+        self
+    }
+
+    /// Sets [`tunnel`](Self#structfield.tunnel).
+    #[must_use]
+    pub fn tunnel(mut self, tunnel: Duration) -> Timeouts {
+        self.tunnel = tunnel;
+        self
+    }
 }
 
 impl Default for Timeouts {
@@ -42,6 +94,7 @@ impl Default for Timeouts {
 
 /// The bounds of a client on one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Bounds {
     /// The most connections to one origin. An HTTP/1 connection has one request at a time.
     pub connections: usize,
@@ -58,6 +111,57 @@ pub struct Bounds {
     pub parser: Limits,
     /// The limits of HTTP/2.
     pub http2: h2::Bounds,
+}
+
+impl Bounds {
+    /// Sets [`connections`](Self#structfield.connections).
+    #[must_use]
+    pub fn connections(mut self, connections: usize) -> Bounds {
+        self.connections = connections;
+        self
+    }
+
+    /// Sets [`connections_in_all`](Self#structfield.connections_in_all).
+    #[must_use]
+    pub fn connections_in_all(mut self, connections_in_all: usize) -> Bounds {
+        self.connections_in_all = connections_in_all;
+        self
+    }
+
+    /// Sets [`streams`](Self#structfield.streams).
+    #[must_use]
+    pub fn streams(mut self, streams: usize) -> Bounds {
+        self.streams = streams;
+        self
+    }
+
+    /// Sets [`waiting`](Self#structfield.waiting).
+    #[must_use]
+    pub fn waiting(mut self, waiting: usize) -> Bounds {
+        self.waiting = waiting;
+        self
+    }
+
+    /// Sets [`unread_body_bytes`](Self#structfield.unread_body_bytes).
+    #[must_use]
+    pub fn unread_body_bytes(mut self, unread_body_bytes: u64) -> Bounds {
+        self.unread_body_bytes = unread_body_bytes;
+        self
+    }
+
+    /// Sets [`parser`](Self#structfield.parser).
+    #[must_use]
+    pub fn parser(mut self, parser: Limits) -> Bounds {
+        self.parser = parser;
+        self
+    }
+
+    /// Sets [`http2`](Self#structfield.http2).
+    #[must_use]
+    pub fn http2(mut self, http2: h2::Bounds) -> Bounds {
+        self.http2 = http2;
+        self
+    }
 }
 
 impl Default for Bounds {

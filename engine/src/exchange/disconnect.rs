@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Waker};
 
 /// What happens to the handler of a request whose client has ended its direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnDisconnect {
     /// The handler is cancelled if it does not answer soon: see [`Timeouts::disconnect`](crate::Timeouts::disconnect).
     #[default]

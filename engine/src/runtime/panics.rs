@@ -12,6 +12,14 @@ pub fn drop_safely<T>(what: T) {
     }
 }
 
+/// Shortens a text to at most `most` bytes, without cutting a character. (`str::floor_char_boundary` is newer than the oldest compiler
+/// that this crate supports.)
+pub fn truncate(text: &mut String, most: usize) {
+    let most = most.min(text.len());
+    let end = (0..=most).rev().find(|&end| text.is_char_boundary(end));
+    text.truncate(end.unwrap_or(0));
+}
+
 /// The most bytes of a panic's message in the log, because a program may put a client's input into it.
 const MESSAGE_BYTES: usize = 400;
 
@@ -28,7 +36,7 @@ impl Cause {
         let visible = |c: char| if c.is_control() { ' ' } else { c };
         let mut message: String = text.unwrap_or("the panic has no message").chars().map(visible).collect();
         drop_safely(payload);
-        message.truncate(message.floor_char_boundary(MESSAGE_BYTES));
+        truncate(&mut message, MESSAGE_BYTES);
         let wants_tokio = message.contains("a Tokio 1.x runtime") || message.contains("a Tokio context");
         if cfg!(not(feature = "tokio")) && wants_tokio {
             message.push_str("; turn on the feature `tokio` of the crate highwire");

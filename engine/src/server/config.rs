@@ -5,6 +5,7 @@ use std::time::Duration;
 
 /// The interface to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Engine {
     /// io_uring if the kernel supports and permits it; otherwise epoll, with a warning in the log.
     #[default]
@@ -19,6 +20,7 @@ pub enum Engine {
 
 /// The way in which connections reach the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Balance {
     /// Each worker has its own socket on the port, and the kernel distributes connections among them (SO_REUSEPORT).
     /// Other processes of the same user can listen on the port, too. This is the default on Linux and FreeBSD.
@@ -38,6 +40,7 @@ impl Default for Balance {
 /// waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "Deadlines")]
+#[non_exhaustive]
 pub struct Timeouts {
     /// The time from the start of a connection to the end of its TLS handshake. After this time, the connection closes.
     pub handshake: Duration,
@@ -121,6 +124,7 @@ impl Default for Timeouts {
 /// Bounds on connections, bodies and threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "Caps")]
+#[non_exhaustive]
 pub struct Limits {
     /// The most open connections, over all workers. `None` means the process's limit of descriptors minus 32, which is
     /// also the upper bound of other values.
@@ -169,6 +173,7 @@ impl Default for Limits {
 
 /// The settings of a server.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Config {
     /// The number of workers. 0 means one for each CPU that the process may use.
     pub workers: usize,

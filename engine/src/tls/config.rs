@@ -18,6 +18,7 @@ pub const TICKETS_SENT_MAX: usize = 6;
 
 /// The TLS versions that a server offers. rustls supports no version before 1.2; RFC 8996 deprecates 1.0 and 1.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Versions {
     /// TLS 1.3 and 1.2.
     #[default]
@@ -31,6 +32,7 @@ pub enum Versions {
 /// The server's rule for client certificates. The path names a PEM file of the authorities that may issue them. The
 /// authorities that the system or browsers trust are not used for this.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ClientAuth {
     /// The server does not ask for a certificate.
     #[default]

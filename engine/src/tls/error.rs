@@ -6,6 +6,7 @@ use std::path::Path;
 /// An error in the TLS settings or in one of the files that they name. The operator of the server must fix it; no peer
 /// can cause one.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LoadError {
     /// The item that was to be loaded and its source, such as `certificate /etc/tls/site.pem`.
     pub place: String,

@@ -21,6 +21,7 @@ pub const OCSP_BYTES: usize = 16 * 1024;
 
 /// A certificate that a server has loaded, for dashboards and warnings.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CertificateInfo {
     /// The source of the certificate, such as `certificate /etc/tls/site.pem`.
     pub place: String,

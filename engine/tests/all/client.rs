@@ -55,7 +55,8 @@ type Tls = Option<Arc<ClientConfig>>;
 
 /// Starts a server, and returns its address and the configuration of a client that trusts it.
 fn serve(with_tls: bool, protocol: Protocol) -> (Handle, Address, Tls) {
-    let config = Config { workers: 1, ..Config::default() };
+    let mut config = Config::default();
+    config.workers = 1;
     let server = Server::new(|_: &_| Echo, config).expect("a server");
     let (server, tls) = match with_tls {
         false => (server.listen("127.0.0.1:0").expect("an address"), None),

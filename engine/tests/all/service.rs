@@ -96,7 +96,8 @@ impl Service for Test {
 }
 
 fn start(make: impl MakeService) -> Handle {
-    let config = Config { workers: 2, ..Config::default() };
+    let mut config = Config::default();
+    config.workers = 2;
     let server =
         Server::new(make, config).and_then(|server| server.listen("127.0.0.1:0")).expect("cannot create the server");
     server.start().expect("cannot start the server")
@@ -153,7 +154,8 @@ fn a_service_behind_a_pointer_answers() {
 
 #[test]
 fn settings_that_contradict_each_other_are_refused() {
-    let config = Config { http1: false, http2_cleartext: false, http2_tls: false, ..Config::default() };
+    let mut config = Config::default();
+    (config.http1, config.http2_cleartext, config.http2_tls) = (false, false, false);
     let make = |_: &_| -> Box<dyn Service> { unreachable!("the server does not start") };
     let error = Server::new(make, config).expect_err("all protocols are turned off");
     assert!(error.to_string().starts_with("HTTP/1 and HTTP/2 are both turned off"), "{error}");

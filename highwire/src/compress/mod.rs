@@ -43,6 +43,7 @@ pub use decompression::{Decoded, Decompression};
 
 /// A content coding (RFC 9110 section 8.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Coding {
     /// `zstd` (RFC 8878), with a window of at most 8 MiB (RFC 9659).
     Zstd,

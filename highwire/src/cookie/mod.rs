@@ -23,6 +23,7 @@ pub const MOST_BYTES: usize = 4096;
 
 /// The requests from other sites with which a browser sends a cookie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SameSite {
     /// None of them.
     Strict,

@@ -125,7 +125,7 @@ pub(super) fn safe_file_name(name: &str) -> Option<String> {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let unsafe_character = |character: char| character.is_control() || "<>:\"|?*".contains(character);
     let mut safe: String = last.chars().filter(|&character| !unsafe_character(character)).collect();
-    safe.truncate(safe.floor_char_boundary(MOST_NAME_BYTES));
+    highwire_engine::truncate(&mut safe, MOST_NAME_BYTES);
     let safe = safe.trim_matches([' ', '.', '\u{a0}']);
     let stem = safe.split('.').next().unwrap_or_default().trim_end().to_ascii_lowercase();
     let is_device = DEVICES.contains(&stem.trim_end_matches(|digit: char| digit.is_ascii_digit()));

@@ -52,10 +52,11 @@ pub const MOST_FIELDS: usize = 1000;
 /// [`Multipart::limited`].
 ///
 /// ```
-/// let limits = highwire::form::Limits { part_bytes: 5 << 30, total_bytes: 5 << 30, ..Default::default() };
+/// let limits = highwire::form::Limits::default().part_bytes(5 << 30).total_bytes(5 << 30);
 /// let app = highwire::App::new().state(limits);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// The most parts of a body.
     pub parts: usize,
@@ -65,6 +66,36 @@ pub struct Limits {
     pub part_bytes: u64,
     /// The most bytes of the whole body.
     pub total_bytes: u64,
+}
+
+impl Limits {
+    /// Sets [`parts`](Self#structfield.parts).
+    #[must_use]
+    pub fn parts(mut self, parts: usize) -> Limits {
+        self.parts = parts;
+        self
+    }
+
+    /// Sets [`head_bytes`](Self#structfield.head_bytes).
+    #[must_use]
+    pub fn head_bytes(mut self, head_bytes: usize) -> Limits {
+        self.head_bytes = head_bytes;
+        self
+    }
+
+    /// Sets [`part_bytes`](Self#structfield.part_bytes).
+    #[must_use]
+    pub fn part_bytes(mut self, part_bytes: u64) -> Limits {
+        self.part_bytes = part_bytes;
+        self
+    }
+
+    /// Sets [`total_bytes`](Self#structfield.total_bytes).
+    #[must_use]
+    pub fn total_bytes(mut self, total_bytes: u64) -> Limits {
+        self.total_bytes = total_bytes;
+        self
+    }
 }
 
 impl Default for Limits {

@@ -20,7 +20,7 @@ const MOST_WORDS: usize = 400;
 
 /// Cuts a text to [`MOST_WORDS`] bytes.
 pub(crate) fn shortened(mut words: String) -> String {
-    words.truncate(words.floor_char_boundary(MOST_WORDS));
+    highwire_engine::truncate(&mut words, MOST_WORDS);
     words
 }
 

@@ -87,6 +87,7 @@ where
 
 /// A rule that a value has broken.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct Broken {
     /// The place in the value, as a JSON pointer (RFC 6901), such as `/items/2/price`. It is empty for the whole value.
     pub pointer: String,

@@ -131,8 +131,8 @@ impl Proxy {
 
     /// Returns the builder of the client of [`Proxy::to`], for [`with_client`](Self::with_client).
     pub fn client() -> ClientBuilder {
-        let bounds = Bounds { connections: CONNECTIONS, connections_in_all: CONNECTIONS, ..Bounds::default() };
-        Client::builder().timeouts(Timeouts { head: HEAD, ..Timeouts::default() }).bounds(bounds)
+        let bounds = Bounds::default().connections(CONNECTIONS).connections_in_all(CONNECTIONS);
+        Client::builder().timeouts(Timeouts::default().head(HEAD)).bounds(bounds)
     }
 
     /// Creates a proxy whose client has other settings, such as TLS, bounds, time limits, a unix socket or the version of

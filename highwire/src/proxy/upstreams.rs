@@ -60,6 +60,7 @@ pub enum Balance {
 
 /// The regular question whether an upstream is healthy: a GET request that must get a status of 2xx or 3xx.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HealthCheck {
     /// The path of the request.
     pub path: String,
@@ -84,6 +85,34 @@ impl HealthCheck {
             healthy_after: 2,
             unhealthy_after: 3,
         }
+    }
+
+    /// Sets [`interval`](Self#structfield.interval).
+    #[must_use]
+    pub fn interval(mut self, interval: Duration) -> HealthCheck {
+        self.interval = interval;
+        self
+    }
+
+    /// Sets [`timeout`](Self#structfield.timeout).
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> HealthCheck {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets [`healthy_after`](Self#structfield.healthy_after).
+    #[must_use]
+    pub fn healthy_after(mut self, healthy_after: u32) -> HealthCheck {
+        self.healthy_after = healthy_after;
+        self
+    }
+
+    /// Sets [`unhealthy_after`](Self#structfield.unhealthy_after).
+    #[must_use]
+    pub fn unhealthy_after(mut self, unhealthy_after: u32) -> HealthCheck {
+        self.unhealthy_after = unhealthy_after;
+        self
     }
 }
 

@@ -10,6 +10,7 @@ const HISTORY_BYTES: usize = 4 * 1024 * 1024;
 /// The beginning of a subscription. [`Last`](Start::Last) and [`After`](Start::After) need a filter without a wildcard,
 /// whose topic has a history ([`Topic::history`](super::Topic::history)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Start {
     /// With the next message.
     #[default]

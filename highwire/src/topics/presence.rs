@@ -20,6 +20,7 @@ const NODES: usize = 256;
 
 /// A member of a topic.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct Member {
     /// The name under which it joined.
     pub name: String,

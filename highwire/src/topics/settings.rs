@@ -20,6 +20,7 @@ type Format = Arc<dyn Fn(&str, MessageId, &Message) -> Message + Send + Sync>;
 /// What happens when a message arrives for a subscriber that has too many waiting messages. `docs/topics.md` compares
 /// the choices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SlowReader {
     /// The oldest waiting message is dropped.
     #[default]
@@ -127,6 +128,7 @@ impl Rule {
 
 /// The counts of the topics that have the same settings, since the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counts {
     /// The filter of the topics.
     pub filter: String,

@@ -449,7 +449,7 @@ impl Http2Link {
 /// Asks an HTTP/2 server once a second for some time. Its first connection falls silent after three seconds; later ones
 /// answer. Returns what each connection has received, and the statuses of the answers.
 fn ask_a_server_that_falls_silent(seconds: u64) -> (Vec<Http2Link>, Vec<(u64, u16)>) {
-    let timeouts = Timeouts { head: Duration::from_secs(60), ..Timeouts::default() };
+    let timeouts = Timeouts::default().head(Duration::from_secs(60));
     let builder = Client::builder().http2_prior_knowledge().timeouts(timeouts).retries(0);
     let client = builder.timeout(Duration::from_secs(5)).build().expect("a client");
     let app = App::new().get("/{number}", move || {

@@ -191,8 +191,8 @@ fn parts_are_handed_on_as_they_are_named() {
 
 #[test]
 fn a_multipart_body_is_bounded() {
-    let limits = Limits { parts: 2, head_bytes: 100, part_bytes: 1000, total_bytes: 1500 };
-    let narrow = Limits { parts: 1, ..limits.clone() };
+    let limits = Limits::default().parts(2).head_bytes(100).part_bytes(1000).total_bytes(1500);
+    let narrow = limits.clone().parts(1);
     let app = App::new()
         .state(limits)
         .post("/", describe)
@@ -296,14 +296,13 @@ fn a_part_is_spooled_kept_and_removed() {
         }
         Ok::<_, MultipartError>(said)
     };
-    let app = App::new()
-        .state(At(folder.clone()))
-        .state(Limits { part_bytes: 600_000, ..Limits::default() })
-        .post("/", spool)
-        .post("/nowhere", async |mut multipart: Multipart| {
+    let app = App::new().state(At(folder.clone())).state(Limits::default().part_bytes(600_000)).post("/", spool).post(
+        "/nowhere",
+        async |mut multipart: Multipart| {
             let part = multipart.next().await.expect("a part")?;
             part.spool("/nowhere/at/all").await.map(|spool| spool.len().to_string())
-        });
+        },
+    );
     let mut client = client(app);
     let mut ask = |path: &str, body: String| client.post(path).header("content-type", MULTIPART).body(body).send();
     let files = || {

@@ -143,7 +143,7 @@ fn every_kind_of_response_can_follow_a_long_body() {
         Ok(())
     }
     for engine in engines::available(engines::EVENT_LOOPS) {
-        let bounds = Bounds { connections: 1, ..Bounds::default() };
+        let bounds = Bounds::default().connections(1);
         let client = Client::builder().bounds(bounds).retries(0).build().expect("a client");
         let app = App::new()
             .get("/bytes/{length}", |Path(length): Path<usize>| "x".repeat(length))
@@ -179,7 +179,7 @@ fn every_kind_of_response_can_follow_a_long_body() {
 fn a_short_body_is_received_before_its_reader_asks_even_after_a_long_one() {
     let (handle, url) = serve(App::new().get("/{length}", |Path(length): Path<usize>| "x".repeat(length)));
     let asked = block_on(async {
-        let bounds = Bounds { connections: 1, ..Bounds::default() };
+        let bounds = Bounds::default().connections(1);
         let client = Client::builder().bounds(bounds).pool_timeout(Duration::from_secs(5)).build()?;
         assert_eq!(client.get(&format!("{url}/600000")).send().await?.bytes().await?.len(), 600_000);
         let unread = client.get(&format!("{url}/50000")).send().await?;

@@ -181,7 +181,7 @@ fn a_request_for_another_protocol_does_not_wait_for_settings_for_ever() {
         preface(&mut stream);
         while let Some(_stream) = next_request(&mut stream) {}
     });
-    let timeouts = Timeouts { head: Duration::from_millis(300), idle: Duration::ZERO, ..Timeouts::default() };
+    let timeouts = Timeouts::default().head(Duration::from_millis(300)).idle(Duration::ZERO);
     let client = Client::builder().http2_prior_knowledge().timeouts(timeouts).retries(0).build().expect("a client");
     let error =
         block_on(async { client.get(&url).upgrade("websocket").send().await.map(drop).expect_err("no settings") });

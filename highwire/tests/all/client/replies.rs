@@ -449,8 +449,8 @@ fn each_reply_has_its_result_and_none_poisons_the_pool() {
     let server = std::thread::spawn(move || serve(&listener, &replies));
     let short = Duration::from_millis(200);
     let client = Client::builder()
-        .timeouts(Timeouts { head: short, body: short, ..Timeouts::default() })
-        .bounds(Bounds { connections: 4, ..Bounds::default() })
+        .timeouts(Timeouts::default().head(short).body(short))
+        .bounds(Bounds::default().connections(4))
         .redirects(Redirects::none())
         .max_body_bytes(1_000_000)
         .retries(0)

@@ -299,7 +299,7 @@ fn every_wait_has_its_time_limit() {
     let (handle, url) = serve(app());
     block_on(async {
         let short = Duration::from_millis(200);
-        let timeouts = Timeouts { head: short, body: short, ..Timeouts::default() };
+        let timeouts = Timeouts::default().head(short).body(short);
         for builder in [Client::builder(), Client::builder().http2_prior_knowledge()] {
             let client = builder.timeouts(timeouts.clone()).build().expect("a client");
             let late = client.get(&format!("{url}/later")).send().await.expect_err("an error");
@@ -315,7 +315,7 @@ fn every_wait_has_its_time_limit() {
         let whole = whole.bytes().await.expect_err("an error");
         assert!(whole.is_timeout(), "{whole}");
         // The only connection is busy.
-        let bounds = Bounds { connections: 1, waiting: 1, ..Bounds::default() };
+        let bounds = Bounds::default().connections(1).waiting(1);
         let client = Client::builder().bounds(bounds).pool_timeout(short).build().expect("a client");
         let busy = client.get(&format!("{url}/slow")).send().await.expect("a response");
         let waits = client.get(&format!("{url}/slow")).send().await.expect_err("an error");
@@ -430,7 +430,7 @@ fn many_requests_share_a_bounded_number_of_connections() {
     };
     for (is_http2, most) in [(false, 8), (true, 2)] {
         let (handle, url) = serve(app());
-        let bounds = Bounds { connections: most, streams: 50, ..Bounds::default() };
+        let bounds = Bounds::default().connections(most).streams(50);
         let builder = Client::builder().bounds(bounds);
         let client = if is_http2 { builder.http2_prior_knowledge() } else { builder }.build().expect("a client");
         block_on(async {

@@ -341,7 +341,7 @@ fn a_slow_upstream_is_a_504() {
         highwire::time::sleep(Duration::from_secs(30)).await;
         "late"
     }));
-    let timeouts = Timeouts { head: Duration::from_millis(200), ..Timeouts::default() };
+    let timeouts = Timeouts::default().head(Duration::from_millis(200));
     let proxy = Proxy::with_client([&upstream], || Client::builder().timeouts(timeouts.clone())).expect("a proxy");
     let (front, url) = serve(App::new().proxy("/", proxy));
     let status = block_on(async { Client::new().get(&url).send().await.expect("a response").status() });
@@ -398,12 +398,7 @@ fn health_checks_take_upstreams_out_and_back() {
     let health = move || if shown.load(Ordering::SeqCst) { StatusCode::OK } else { StatusCode::IM_A_TEAPOT };
     let (first, one) = serve(App::new().get("/", || "one").get("/health", health));
     let (second, two) = serve(App::new().get("/", || "two").get("/health", || "fine"));
-    let check = HealthCheck {
-        interval: Duration::from_millis(20),
-        healthy_after: 1,
-        unhealthy_after: 2,
-        ..HealthCheck::new("/health")
-    };
+    let check = HealthCheck::new("/health").interval(Duration::from_millis(20)).healthy_after(1).unhealthy_after(2);
     let proxy = Proxy::to([&one, &two]).expect("a proxy").health_check(check);
     let (front, url) = serve(App::new().proxy("/", proxy));
     block_on(async {

@@ -66,14 +66,14 @@ fn routes() -> App {
 }
 
 fn stream<const N: usize>(parts: [&'static str; N]) -> impl futures_core::Stream<Item = Result<Bytes, Infallible>> {
-    struct Parts(std::vec::IntoIter<&'static str>);
-    impl futures_core::Stream for Parts {
+    struct Parts<const N: usize>(std::array::IntoIter<&'static str, N>);
+    impl<const N: usize> futures_core::Stream for Parts<N> {
         type Item = Result<Bytes, Infallible>;
         fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
             Poll::Ready(self.0.next().map(|part| Ok(Bytes::from_static(part.as_bytes()))))
         }
     }
-    Parts(parts.to_vec().into_iter())
+    Parts(parts.into_iter())
 }
 
 /// Marks the responses that have passed a layer.

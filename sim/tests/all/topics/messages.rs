@@ -169,6 +169,7 @@ fn slow_readers_are_treated_as_the_topic_says() {
                 assert_eq!((counts.dropped, counts.disconnected), (0, 1));
                 assert!(rest.contains("messages are read too slowly"), "{rest:?}");
             }
+            other => panic!("no expectation for {other:?}"),
         }
     }
 }
