@@ -3,8 +3,8 @@
 use crate::HeaderMap;
 use bytes::{Buf, Bytes};
 use futures_core::Stream;
-use highwire_engine::body::{BodyError, BodyStream, BoxError, Trailers};
-use highwire_engine::call::{Reader, ReaderGone, crossing, each_named};
+use highwire_engine::body::{Body as Received, BodyError, BodyQueue, BodyStream, BoxError, Trailers};
+use highwire_engine::call::{Reader, ReaderGone, crossing, each_named, why};
 use highwire_engine::response::{Content, Streamed};
 use http_body::Body;
 use std::cell::RefCell;
@@ -38,6 +38,53 @@ pub(crate) fn send_across<B: 'static, E: From<BodyError> + 'static>(
         writer.end(end);
     });
     reader
+}
+
+/// Polls for the next bytes of a body, or for its trailers, which end it.
+pub(super) fn poll_body<B: Body<Data: Buf, Error: Into<BoxError>>>(
+    body: &mut Pin<Box<B>>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Result<Bytes, HeaderMap>, BodyError>>> {
+    body.as_mut().poll_frame(cx).map(|frame| {
+        Some(match frame? {
+            Ok(frame) => match frame.into_data() {
+                Ok(mut data) => Ok(Ok(data.copy_to_bytes(data.remaining()))),
+                Err(frame) => Ok(Err(frame.into_trailers().unwrap_or_default())),
+            },
+            Err(error) => Err(why(&error.into())),
+        })
+    })
+}
+
+/// Makes a body of at most `limit` bytes, in parts, which a task of this worker fills as fast as its reader takes them.
+pub(super) fn receive<B>(body: B, limit: u64) -> Received
+where
+    B: Body<Data: Buf, Error: Into<BoxError>> + 'static,
+{
+    let queue = Rc::new(RefCell::new(BodyQueue::new(Waker::noop().clone())));
+    let filled = queue.clone();
+    highwire_engine::context::spawn(async move {
+        let (mut body, mut left) = (Box::pin(body), limit);
+        let (end, trailers) = loop {
+            if !poll_fn(|cx| filled.borrow_mut().poll_room(cx)).await {
+                return;
+            }
+            match poll_fn(|cx| poll_body(&mut body, cx)).await {
+                Some(Ok(Ok(part))) => match left.checked_sub(part.len() as u64) {
+                    Some(less) => {
+                        left = less;
+                        filled.borrow_mut().push(&part);
+                    }
+                    None => break (Err(BodyError::TooLarge), HeaderMap::new()),
+                },
+                Some(Ok(Err(trailers))) => break (Ok(()), trailers),
+                Some(Err(error)) => break (Err(error), HeaderMap::new()),
+                None => break (Ok(()), HeaderMap::new()),
+            }
+        };
+        filled.borrow_mut().finish(end, each_named(trailers).collect());
+    });
+    Received::new(queue)
 }
 
 /// Returns a body of a service as one that the engine sends. A body that is there as a whole needs no stream.
@@ -81,7 +128,7 @@ struct Outgoing<B> {
     body: Pin<Box<B>>,
     /// The part that was taken before the stream began.
     first: Option<Result<Bytes, BoxError>>,
-    /// True if the body has ended before the stream began.
+    /// True if the body has ended.
     has_ended: bool,
     trailers: Rc<RefCell<HeaderMap>>,
 }
@@ -114,7 +161,10 @@ where
                 Ok(_) => {}
                 Err(frame) => {
                     if let Ok(trailers) = frame.into_trailers() {
-                        self.trailers.borrow_mut().extend(trailers);
+                        // They are the last frame. What comes of another poll is not defined; bodies of tonic may wait forever.
+                        *self.trailers.borrow_mut() = trailers;
+                        self.has_ended = true;
+                        return Poll::Ready(None);
                     }
                 }
             }

@@ -1,23 +1,20 @@
 //! A client whose requests an app of this process answers, without sockets.
 
-use super::bodies::send_across;
-use super::{AppService, ResponseBody, into_service};
+use super::bodies::{receive, send_across};
+use super::{AppService, into_service};
 use crate::client::local::{Answering, Local};
 use crate::client::{Client, ClientBuilder, Error, Request};
 use crate::{App, HeaderMap};
 use bytes::Bytes;
-use highwire_engine::body::{Body, BodyError, BodyQueue, BoxError};
+use highwire_engine::body::BoxError;
 use highwire_engine::call::Reader;
 use highwire_engine::client::{Answer, AnswerBody, Failure};
 use highwire_engine::response::Content;
 use http::{Method, header};
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use std::cell::RefCell;
-use std::future::poll_fn;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll};
 use tower_service::Service;
 
 /// The base of the URLs of a client of an app, unless it has another one. It is `https:`, so that a cookie jar keeps
@@ -77,7 +74,8 @@ async fn send(app: &AppService, request: &Request, content: Content) -> Result<B
     }
     let Ok(response) = app.clone().call(sent).await;
     let (parts, body) = response.into_parts();
-    let body = if request.method() == Method::HEAD { AnswerBody::Empty } else { receive(body).await? };
+    let is_empty = request.method() == Method::HEAD || body.is_end_stream();
+    let body = if is_empty { AnswerBody::Empty } else { AnswerBody::Parts(receive(body, u64::MAX)) };
     Ok(Box::new(Answer::of(&parts, body)?))
 }
 
@@ -124,33 +122,4 @@ impl HttpBody for Sent {
             Sent::Parts { length: None, .. } => SizeHint::default(),
         }
     }
-}
-
-/// Returns the body of a response. A task receives one that is still being made.
-async fn receive(mut body: ResponseBody) -> Result<AnswerBody, Failure> {
-    if body.is_end_stream() {
-        return Ok(AnswerBody::Empty);
-    }
-    let queue = Rc::new(RefCell::new(BodyQueue::new(Waker::noop().clone())));
-    let filled = queue.clone();
-    highwire_engine::context::spawn(async move {
-        let mut trailers = Vec::new();
-        let end = poll_fn(|cx| {
-            while ready!(queue.borrow_mut().poll_room(cx)) {
-                let Some(frame) = ready!(Pin::new(&mut body).poll_frame(cx)) else { return Poll::Ready(Ok(())) };
-                match frame.map(Frame::into_data) {
-                    Ok(Ok(data)) => queue.borrow_mut().push(&data),
-                    Ok(Err(frame)) => {
-                        let fields = frame.trailers_ref().into_iter().flatten();
-                        trailers.extend(fields.map(|(name, value)| (name.clone(), value.clone())));
-                    }
-                    Err(_) => return Poll::Ready(Err(BodyError::CutShort)),
-                }
-            }
-            Poll::Ready(Ok(()))
-        });
-        let end = end.await;
-        queue.borrow_mut().finish(end, trailers);
-    });
-    Ok(AnswerBody::Parts(Body::new(filled)))
 }

@@ -5,13 +5,14 @@
 //! within the layer, cannot leave the worker's thread, while the services of tower are `Send`. It therefore stays in a table of the
 //! thread; what passes the layer is its number.
 
+use super::bodies::{poll_body, receive};
 use super::handler::{self, Head as _, Incoming, RequestService, announced_length, call, convert, take_over};
 use crate::message::request::BodyUse;
 use crate::middleware::{FromFn, Next, OwnedRequest, from_fn};
-use crate::{Body, FromRequest, HeaderMap, HeaderValue, IntoResponse, Method, Response, StatusCode, header};
+use crate::{FromRequest, HeaderMap, HeaderValue, IntoResponse, Method, Response, StatusCode, header};
 use bytes::{Buf, Bytes, BytesMut};
-use highwire_engine::body::{BodyError, BodyQueue, BoxError};
-use highwire_engine::call::{CallHead, each_named, why};
+use highwire_engine::body::{BodyError, BoxError};
+use highwire_engine::call::CallHead;
 use highwire_engine::request::Ready;
 use highwire_engine::response::{Content, Streamed};
 use highwire_proto::{Length, Limits};
@@ -25,9 +26,8 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::mem::replace;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 /// Makes a middleware of a layer of tower, such as those of the crates tower and tower-http.
 ///
@@ -310,7 +310,7 @@ where
             }
             Err(error) => return error.into_response(),
         },
-        BodyUse::Parts => *request.request().body = Ready::Parts(parts_of_body(body, limit)),
+        BodyUse::Parts => *request.request().body = Ready::Parts(receive(body, limit)),
     }
     next.run(request).await
 }
@@ -326,28 +326,12 @@ fn most() -> Limits {
     }
 }
 
-/// Polls for the next bytes or the trailers of a body.
-fn poll_body<B: HttpBody<Data: Buf, Error: Into<BoxError>>>(
-    body: &mut Pin<Box<B>>,
-    cx: &mut Context<'_>,
-) -> Poll<Option<Result<Result<Bytes, HeaderMap>, BodyError>>> {
-    body.as_mut().poll_frame(cx).map(|frame| {
-        Some(match frame? {
-            Ok(frame) => match frame.into_data() {
-                Ok(mut data) => Ok(Ok(data.copy_to_bytes(data.remaining()))),
-                Err(frame) => Ok(Err(frame.into_trailers().unwrap_or_default())),
-            },
-            Err(error) => Err(why(&error.into())),
-        })
-    })
-}
-
 /// Receives a whole body of at most `limit` bytes.
 async fn collect<B: HttpBody<Data: Buf, Error: Into<BoxError>>>(body: B, limit: u64) -> Result<Bytes, BodyError> {
     let mut body = Box::pin(body);
     let (mut first, mut whole) = (Bytes::new(), BytesMut::new());
     while let Some(part) = poll_fn(|cx| poll_body(&mut body, cx)).await {
-        let Ok(part) = part? else { continue };
+        let Ok(part) = part? else { break };
         if (first.len() + whole.len() + part.len()) as u64 > limit {
             return Err(BodyError::TooLarge);
         }
@@ -360,34 +344,6 @@ async fn collect<B: HttpBody<Data: Buf, Error: Into<BoxError>>>(body: B, limit: 
         }
     }
     Ok(if whole.is_empty() { first } else { whole.freeze() })
-}
-
-/// Makes a body of at most `limit` bytes, in parts, which a task of this worker fills as fast as the handler takes them.
-fn parts_of_body<B: HttpBody<Data: Buf, Error: Into<BoxError>> + 'static>(body: B, limit: u64) -> Body {
-    let queue = Rc::new(RefCell::new(BodyQueue::new(Waker::noop().clone())));
-    let filled = queue.clone();
-    highwire_engine::context::spawn(async move {
-        let (mut body, mut left, mut trailers) = (Box::pin(body), limit, Vec::new());
-        let end = loop {
-            if !poll_fn(|cx| filled.borrow_mut().poll_room(cx)).await {
-                return;
-            }
-            match poll_fn(|cx| poll_body(&mut body, cx)).await {
-                Some(Ok(Ok(part))) => match left.checked_sub(part.len() as u64) {
-                    Some(less) => {
-                        left = less;
-                        filled.borrow_mut().push(&part);
-                    }
-                    None => break Err(BodyError::TooLarge),
-                },
-                Some(Ok(Err(fields))) => trailers.extend(each_named(fields)),
-                Some(Err(error)) => break Err(error),
-                None => break Ok(()),
-            }
-        };
-        filled.borrow_mut().finish(end, trailers);
-    });
-    Body::new(queue)
 }
 
 /// The body of a handler's response within a [`layer`]. The default is an empty body, for responses that a layer makes itself.

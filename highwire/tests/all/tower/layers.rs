@@ -4,9 +4,14 @@ use axum::extract::{Path, Query, State};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router, middleware};
+use bytes::Bytes;
 use highwire::testing::Client;
-use highwire::{App, Method, Peer, tower};
+use highwire::{App, HeaderName, HeaderValue, Method, Peer, tower};
+use http_body::{Body as HttpBody, Frame};
 use std::collections::HashMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 fn router() -> Router {
     Router::new()
@@ -73,4 +78,31 @@ fn bodies_cross_both_ways() {
     }
     assert_eq!(client.post("/drops").body("x".repeat(100)).send().status(), 200);
     assert_eq!(client.get("/hello").send().text(), "from axum");
+}
+
+/// A body that ends with trailers, and is never ready after them, as those of tonic.
+struct Trailed(Vec<Frame<Bytes>>);
+
+impl HttpBody for Trailed {
+    type Data = Bytes;
+    type Error = Infallible;
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.pop().map_or(Poll::Pending, |frame| Poll::Ready(Some(Ok(frame))))
+    }
+}
+
+#[test]
+fn trailers_end_a_body() {
+    let router = Router::new().route(
+        "/",
+        get(async || {
+            let trailers =
+                axum::http::HeaderMap::from_iter([(HeaderName::from_static("x-sum"), HeaderValue::from_static("7"))]);
+            let data = Frame::data(Bytes::from_static(b"data"));
+            axum::response::Response::new(axum::body::Body::new(Trailed(vec![Frame::trailers(trailers), data])))
+        }),
+    );
+    let mut client = Client::new(App::new().fallback(tower::service(router))).expect("an app");
+    let answer = client.get("/").send();
+    assert_eq!((answer.text(), answer.trailers()["x-sum"].as_bytes()), ("data", &b"7"[..]));
 }
