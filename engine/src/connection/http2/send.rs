@@ -153,8 +153,8 @@ impl Transport {
             // After a tunnel the peer gets the linger timeout, as after the last answer of a connection.
             let is_tunnel = active.exchange.tunnel().is_some();
             let due = worker.tick().saturating_add(if is_tunnel { worker.rules.linger } else { worker.rules.body });
-            if active.intake.bytes > most {
-                // More than the limit has been received already.
+            if active.intake.bytes > most || (worker.draining() && !is_tunnel) {
+                // More than the limit has been received already, or a shutdown waits for the connection.
                 http2.http.reset(stream, Code::NoError, &mut out.queue.output);
                 return http2.forget(stream, worker);
             }

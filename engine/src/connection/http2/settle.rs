@@ -185,7 +185,8 @@ impl Http2 {
         out.flush(transport.id());
     }
 
-    /// Begins a graceful shutdown: sends the first GOAWAY, sets the time of the second one, and notifies the tunnels.
+    /// Begins a graceful shutdown: sends the first GOAWAY, sets the time of the second one, notifies the tunnels, and resets the
+    /// streams whose answers are complete, so that the shutdown does not wait for bodies that nobody reads.
     pub(in crate::connection) fn drain(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if self.goes_at.is_some() {
             return;
@@ -193,6 +194,12 @@ impl Http2 {
         self.http.go_away(&mut out.queue.output);
         self.goes_at = Some(worker.tick().saturating_add(DRAIN_TICKS));
         self.active.iter().flatten().for_each(|active| active.drain());
+        let unread: Vec<StreamRef> =
+            self.active.iter().flatten().filter(|active| active.drops).map(|active| active.stream).collect();
+        for stream in unread {
+            self.http.reset(stream, Code::NoError, &mut out.queue.output);
+            self.forget(stream, worker);
+        }
     }
 
     /// Parses as many of the kept unread bytes as possible.

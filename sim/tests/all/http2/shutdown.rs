@@ -3,7 +3,7 @@
 use crate::peer::{Play, SECOND, in_all_weathers};
 use highwire::{App, Body, StatusCode};
 use highwire_io::sim::Arrived;
-use highwire_proto::h2::Bounds;
+use highwire_proto::h2::{Bounds, Code};
 
 /// The last stream id of the first GOAWAY, which only announces a second one (RFC 9113 section 6.8).
 const EVERY_STREAM: u32 = 0x7fff_ffff;
@@ -16,6 +16,7 @@ fn app() -> App {
             highwire::time::sleep(5 * SECOND).await;
             "later"
         })
+        .post("/early", || "early")
         .get("/never", async || std::future::pending::<&str>().await)
         .post("/parts", async |body: Body| {
             body.collect(1 << 30).await.map(|bytes| bytes.len().to_string()).map_err(|_| StatusCode::BAD_REQUEST)
@@ -54,6 +55,27 @@ fn streams_under_way_are_finished() {
         assert!(seconds <= 6, "{seconds} seconds after the first two");
         assert_eq!(play.peers[0].answer(later).whole(), (200, "later".to_string()));
         assert_eq!(play.peers[0].answer(body).whole(), (200, "200000".to_string()));
+        assert_eq!((play.peers[0].ended.clone(), play.worker.stats().cut), (Some(Arrived::End), 0));
+        play.end();
+    });
+}
+
+#[test]
+fn requests_whose_answers_are_complete_are_not_waited_for() {
+    in_all_weathers(|weather| {
+        let mut play = Play::with_peer(app(), weather);
+        let before = play.peers[0].ask("POST", "/early", &[], false);
+        play.settle();
+        assert_eq!(play.peers[0].answer(before).whole(), (200, "early".to_string()));
+        play.worker.shutdown();
+        let during = play.peers[0].ask("POST", "/early", &[], false);
+        let seconds = play.seconds_to_the_stop();
+        assert!(seconds <= 3, "{seconds} seconds, although only bodies that nobody reads are open");
+        // The answer, and behind its end a reset, so that the client does not send the rest (RFC 9113 section 8.1).
+        for stream in [before, during] {
+            let answer = play.peers[0].answer(stream);
+            assert_eq!((answer.text(), answer.ended, answer.reset), ("early".to_string(), true, Some(Code::NoError)));
+        }
         assert_eq!((play.peers[0].ended.clone(), play.worker.stats().cut), (Some(Arrived::End), 0));
         play.end();
     });
