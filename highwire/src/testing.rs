@@ -21,19 +21,22 @@
 //! next timer when nothing else is left to do. Work on other threads, such as that of [`blocking`](crate::blocking)
 //! handlers, takes real time.
 
+mod cookies;
 #[doc(hidden)]
 pub mod fuzz;
 mod multipart;
 mod websocket;
 mod wire;
 
+use crate::app::dispatch::AppFactory;
 use crate::client::{self, blocking};
 use crate::server::{Listen, Server, Worker};
 use crate::{App, HeaderMap, HeaderName, HeaderValue, Method, Result, StatusCode};
 use bytes::Bytes;
+use highwire_engine::Hook;
 use highwire_io::sim::{Arrived, Faults, Network, Simulated};
 use highwire_proto::{Event, Head, Length, Limits, Role, Version, h1};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
@@ -67,6 +70,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The same test can run against a server elsewhere: [`Client::connect`] in place of [`Client::new`].
 pub struct Client {
     way: Way,
+    #[cfg(feature = "cookie-jar")]
+    jar: Option<client::CookieJar>,
 }
 
 /// The way to the server.
@@ -94,19 +99,34 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Starts the app on a simulated network. Requests use plain HTTP.
+    /// Starts the app on a simulated network, and runs its functions of [`App::on_start`]. Requests use plain HTTP.
     ///
     /// # Errors
-    /// Returns an error if the app's routes or settings are wrong.
+    /// Returns an error if the app's routes or settings are wrong, or that of a function of `on_start`.
     pub fn new(app: App) -> Result<Client> {
-        Client::start(app.server()?, Listen::new(), Wires::clear())
+        Client::start(app, Listen::new(), Wires::clear())
     }
 
-    fn start(server: Server, listen: Listen, wires: Wires) -> Result<Client> {
+    fn start(app: App, listen: Listen, wires: Wires) -> Result<Client> {
         let network = Network::new(1, Faults::default());
         network.set_peers(PEER);
+        let (app, config) = app.build()?;
+        let hook = app.hooks.start();
+        let server = Server::new(AppFactory::new(app), config)?;
         let worker = server.into_worker_with(Simulated::new(network.clone())?, listen)?;
-        Ok(Client { way: Way::Simulated(Box::new(Simulation { network, worker, wires, is_real_paced: false })) })
+        let mut simulation = Simulation { network, worker, wires, is_real_paced: false };
+        if let Some(hook) = hook {
+            simulation.run(hook)?;
+        }
+        Ok(Client::of(Way::Simulated(Box::new(simulation))))
+    }
+
+    fn of(way: Way) -> Client {
+        Client {
+            way,
+            #[cfg(feature = "cookie-jar")]
+            jar: None,
+        }
     }
 
     /// Lets the virtual clock go with the real one while a response is awaited. Otherwise it jumps to the next timer as soon as
@@ -147,7 +167,7 @@ impl Client {
         #[cfg(feature = "compress")]
         let builder = builder.without_decompression();
         let real = builder.build().and_then(blocking::Client::of);
-        Ok(Client { way: Way::Real(real.map_err(|error| crate::Error::Setting(error.to_string()))?) })
+        Ok(Client::of(Way::Real(real.map_err(|error| crate::Error::Setting(error.to_string()))?)))
     }
 
     fn simulation(&mut self) -> &mut Simulation {
@@ -214,6 +234,20 @@ impl Simulation {
         }
     }
 
+    /// Runs a hook of the app to its end, as a task of the worker.
+    fn run(&mut self, hook: Hook) -> Result<()> {
+        let done = Rc::new(Cell::new(None));
+        let told = done.clone();
+        self.worker.block_on(async {
+            highwire_engine::context::spawn(async move { told.set(Some(hook.await)) });
+        })?;
+        let ended = self.run_until("the end of `on_start`", |simulation| {
+            simulation.turn();
+            (false, done.take())
+        });
+        ended.map_err(crate::Error::Service)
+    }
+
     /// Runs the server until `step` has a result. `step` also says if there was anything to send or to receive. If nothing is left to do,
     /// other threads get a little real time, and then the clock jumps to the next timer.
     fn run_until<T>(&mut self, awaited: &str, mut step: impl FnMut(&mut Simulation) -> (bool, Option<T>)) -> T {
@@ -227,7 +261,7 @@ impl Simulation {
             if any || !self.worker.driver().is_idle() {
                 continue;
             }
-            assert!(begun.elapsed() < PATIENCE, "the server did not send {awaited} in time");
+            assert!(begun.elapsed() < PATIENCE, "the server did not come to {awaited} in time");
             let paused = std::time::Instant::now();
             std::thread::sleep(PAUSE);
             // What has ended before this turn has woken its task.
@@ -306,12 +340,17 @@ impl<'c> RequestBuilder<'c> {
     /// Panics if the request cannot be written as HTTP, if the server cuts the connection or cannot be reached, or if it
     /// does not answer within 20 seconds of real time.
     pub fn send(self) -> TestResponse {
-        if let Way::Real(real) = &self.client.way {
-            return send(real, self.method, &self.target, self.fields, self.body);
-        }
-        let (client, mut open) = self.begin();
-        open.complete(client);
-        open.answer
+        let request = self.with_cookies();
+        let cookies = request.cookies();
+        let answer = if let Way::Real(real) = &request.client.way {
+            send(real, request.method, &request.target, request.fields, request.body)
+        } else {
+            let (client, mut open) = request.begin();
+            open.complete(client);
+            open.answer
+        };
+        cookies.keep(&answer);
+        answer
     }
 
     /// Sends the request and returns its response while it is received, to test endless streams.
@@ -337,7 +376,7 @@ impl<'c> RequestBuilder<'c> {
     /// # Panics
     /// Panics if the request cannot be written as HTTP, or if the server is elsewhere.
     pub fn open(self) -> OpenResponse {
-        self.begin().1
+        self.with_cookies().begin().1
     }
 
     /// Writes the request and connects.

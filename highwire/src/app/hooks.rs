@@ -65,8 +65,8 @@ impl App {
     ///
     /// It runs once, on the first worker, where clients, tasks and, with the feature `tokio`, tokio's sockets work. It cannot add
     /// state: make what the handlers share, such as a pool, before the app, and clone it into the function. There is no time limit;
-    /// [`timeout`](crate::time::timeout) sets one. The engine `threads` refuses such an app. `testing::Client` and workers in a
-    /// program's own loop do not run it.
+    /// [`timeout`](crate::time::timeout) sets one. The engine `threads` refuses such an app. Workers in a program's own
+    /// loop do not run it; `testing::Client` does.
     ///
     /// ```
     /// use highwire::{App, State};
@@ -102,7 +102,7 @@ impl App {
     /// Adds an async function that runs when all connections have ended, before the server's threads end: to write what is left, to
     /// close a pool. It runs once, on the first worker. Together with the wait for the other workers, it may take as long as
     /// [`Timeouts::shutdown`](crate::server::Timeouts::shutdown), and at least a second; then it is dropped. An error is logged. It
-    /// does not run if the server has failed. Otherwise it is as [`on_start`](Self::on_start).
+    /// does not run if the server has failed. `testing::Client` does not run it. Otherwise it is as [`on_start`](Self::on_start).
     pub fn on_stop<Fut, E>(mut self, hook: impl Fn() -> Fut + Send + Sync + 'static) -> App
     where
         Fut: Future<Output = Result<(), E>> + 'static,

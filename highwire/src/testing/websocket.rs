@@ -53,7 +53,7 @@ impl RequestBuilder<'_> {
         let key = handshake::key([7; 16]);
         let request = self.header("upgrade", "websocket");
         let request = request.header("sec-websocket-version", "13").header("sec-websocket-key", key);
-        let (client, mut open) = request.begin();
+        let (client, mut open) = request.with_cookies().begin();
         open.complete(client);
         if open.answer.status() != 101 {
             return Err(Box::new(open.answer));

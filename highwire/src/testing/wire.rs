@@ -73,7 +73,7 @@ mod tls {
         /// Returns an error if the app's routes or settings are wrong, or if the certificate cannot be made.
         pub fn https(app: App) -> Result<Client> {
             let listen = Listen::new().tls(TlsConfig::new().self_signed([NAME]));
-            Client::start(app.server()?, listen, Wires(Some(config())))
+            Client::start(app, listen, Wires(Some(config())))
         }
     }
 

@@ -4,10 +4,10 @@
 
 use crate::engines;
 use highwire::server::Engine;
-use highwire::{App, task, time};
+use highwire::{App, State, task, time};
 use std::io::{Error, Read, Write};
 use std::net::TcpStream;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use testkit::http1::get;
 
@@ -107,4 +107,25 @@ fn a_hook_at_the_stop_has_a_deadline() {
     assert!(get(&handle.addresses()[0], "/").ends_with("hello"));
     handle.shutdown();
     handle.join().expect("an end");
+}
+
+#[test]
+fn a_test_client_starts_with_the_apps_functions_and_with_their_errors() {
+    let words = Arc::new(OnceLock::new());
+    let app = App::new()
+        .state(words.clone())
+        .get("/", |State(words): State<Arc<OnceLock<&'static str>>>| words.get().copied().unwrap_or("nothing"));
+    let late = words.clone();
+    let app = app.on_start(move || {
+        let late = late.clone();
+        async move {
+            highwire::time::sleep(Duration::from_secs(3600)).await;
+            late.set("read")
+        }
+    });
+    let mut client = highwire::testing::Client::new(app).expect("an app");
+    assert_eq!(client.get("/").send().text(), "read");
+    let failing = App::new().on_start(async || Err::<(), _>("no database"));
+    let error = highwire::testing::Client::new(failing).expect_err("an error");
+    assert!(error.to_string().contains("no database"), "{error}");
 }
