@@ -60,8 +60,9 @@ pub(crate) const OPENSSL: Tool = Tool { name: "openssl", probe: Probe::Program, 
 pub(crate) const STRACE: Tool = Tool { name: "strace", probe: Probe::Program, package: "strace" };
 pub(crate) const PRLIMIT: Tool = Tool { name: "prlimit", probe: Probe::Program, package: "util-linux" };
 pub(crate) const CHROMIUM: Tool = Tool { name: "chromium", probe: Probe::Program, package: "chromium" };
-/// Brokers that topics share.
+/// The database of the tutorial and of the benchmark of databases.
 pub(crate) const POSTGRESQL: Tool = Tool { name: "psql", probe: Probe::Program, package: "postgresql" };
+/// Brokers that topics share.
 pub(crate) const REDIS: Tool = Tool { name: "redis-server", probe: Probe::Program, package: "redis-server" };
 pub(crate) const NATS: Tool = Tool { name: "nats-server", probe: Probe::Program, package: "nats-server" };
 /// An HTTP client for Debian's Python.

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use crate::args::Args;
 use crate::process::{
     self, AB, APACHE, BROTLI, CHROMIUM, CJSON, CLANG, CURL, GCC, GO, GXX, H2LOAD, H2O, HAPROXY, HTTPX, HYPER_H2,
-    LIBEVENT, LIBURING, LIBUV, LUAJIT, MONO, NATS, NGINX, NODE, OPENSSL, PRLIMIT, PYTHON_BROTLI, REDIS, REQUESTS,
-    STRACE, Tool, VALGRIND, WGET, WRK, ZSTD,
+    LIBEVENT, LIBURING, LIBUV, LUAJIT, MONO, NATS, NGINX, NODE, OPENSSL, POSTGRESQL, PRLIMIT, PYTHON_BROTLI, REDIS,
+    REQUESTS, STRACE, Tool, VALGRIND, WGET, WRK, ZSTD,
 };
 use crate::{Error, Result, attack, autobahn, bench, conformance, fuzz, openapi, portability, python, redbot, tidy};
 
@@ -251,6 +251,7 @@ const CLIENTS: &[Tool] = &[
     REQUESTS,
     PYTHON_BROTLI,
     STRACE,
+    POSTGRESQL,
     PRLIMIT,
     CHROMIUM,
     REDIS,

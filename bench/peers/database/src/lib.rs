@@ -32,7 +32,7 @@ impl Arguments {
 
 /// Creates a pool. It connects when it is used.
 pub fn pool(port: u16) -> PgPool {
-    let options = PgConnectOptions::new().host("127.0.0.1").port(port).username("bench").database("bench");
+    let options = PgConnectOptions::new().host("127.0.0.1").port(port).username("test").database("test");
     PgPoolOptions::new().max_connections(CONNECTIONS).min_connections(0).test_before_acquire(false).connect_lazy_with(options)
 }
 
