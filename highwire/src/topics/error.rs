@@ -104,6 +104,28 @@ impl IntoResponse for SubscribeError {
     }
 }
 
+/// Responds with 400 and the reason if the name or the message is wrong, and otherwise with 503.
+impl IntoResponse for PublishError {
+    fn into_response(self) -> Response {
+        let status = match self {
+            PublishError::Topic(_) | PublishError::NotData => StatusCode::BAD_REQUEST,
+            PublishError::Broker(_) | PublishError::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Response::error(status, format!("{self}\n"))
+    }
+}
+
+/// Responds with 400 and the reason if the name or the information is wrong, and with 503 if the topic is full.
+impl IntoResponse for JoinError {
+    fn into_response(self) -> Response {
+        let status = match self {
+            JoinError::Topic(_) | JoinError::TooLong => StatusCode::BAD_REQUEST,
+            JoinError::Full => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Response::error(status, format!("{self}\n"))
+    }
+}
+
 /// The reason why a member could not join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
