@@ -132,32 +132,46 @@ pub use router::{Params, PatternError};
 pub use server::Server;
 pub use task::spawn;
 
-/// The programs of the page about embedding, as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/embedding.md")]
-struct EmbeddingPage;
+/// The programs of the pages in `docs/`, as tests.
+#[cfg(all(
+    doctest,
+    unix,
+    feature = "axum",
+    feature = "compress",
+    feature = "cookie-jar",
+    feature = "cookies",
+    feature = "openapi",
+    feature = "redis",
+    feature = "templates"
+))]
+mod pages {
+    macro_rules! pages {
+        ($($name:ident: $file:literal)*) => {$(
+            #[doc = include_str!(concat!("../../docs/", $file))]
+            struct $name;
+        )*};
+    }
 
-/// The programs of the page about tokio and axum, as tests.
-#[cfg(all(doctest, unix, feature = "axum"))]
-#[doc = include_str!("../../docs/tokio.md")]
-struct TokioPage;
-
-/// The program of the page about metrics, as a test.
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/metrics.md")]
-struct MetricsPage;
-
-/// The programs of the page for users of axum, as tests.
-#[cfg(all(doctest, feature = "json"))]
-#[doc = include_str!("../../docs/from-axum.md")]
-struct FromAxumPage;
-
-/// The program of the page for users of actix-web, as a test.
-#[cfg(all(doctest, feature = "json"))]
-#[doc = include_str!("../../docs/from-actix.md")]
-struct FromActixPage;
-
-/// The program of the page about OpenAPI, as a test.
-#[cfg(all(doctest, feature = "openapi"))]
-#[doc = include_str!("../../docs/openapi.md")]
-struct OpenApiPage;
+    pages! {
+        Authentication: "authentication.md"
+        Client: "client.md"
+        Compression: "compression.md"
+        Embedding: "embedding.md"
+        Errors: "errors.md"
+        Files: "files.md"
+        FromActix: "from-actix.md"
+        FromAxum: "from-axum.md"
+        Limits: "limits.md"
+        Metrics: "metrics.md"
+        Middleware: "middleware.md"
+        OpenApi: "openapi.md"
+        Proxy: "proxy.md"
+        QuickStart: "quick-start.md"
+        Templates: "templates.md"
+        Testing: "testing.md"
+        Tls: "tls.md"
+        Tokio: "tokio.md"
+        Topics: "topics.md"
+        WebSocket: "websocket.md"
+    }
+}
