@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sha1::{Digest, Sha1};
+use sha1_smol::Sha1;
 
 /// The only version of the protocol, the value of `Sec-WebSocket-Version`.
 pub const VERSION: &str = "13";
@@ -22,9 +22,10 @@ pub fn accept(key: &[u8]) -> Option<[u8; ACCEPT_BYTES]> {
     if key.len() != KEY_BYTES || STANDARD.decode_slice(key, &mut random) != Ok(16) {
         return None;
     }
-    let digest = Sha1::new().chain_update(key).chain_update(GUID).finalize();
+    let mut digest = Sha1::from(key);
+    digest.update(GUID);
     let mut accept = [0; ACCEPT_BYTES];
-    STANDARD.encode_slice(digest, &mut accept).ok()?;
+    STANDARD.encode_slice(digest.digest().bytes(), &mut accept).ok()?;
     Some(accept)
 }
 
