@@ -6,12 +6,13 @@ mod people;
 mod tasks;
 
 use highwire::cookie::Keys;
-use highwire::middleware::{BodyLimit, RequestSpan};
+use highwire::middleware::{BodyLimit, RateLimit, RequestSpan};
 use highwire::session::Sessions;
 use highwire::topics::{Topic, Topics};
 use highwire::{App, Handler};
 use sqlx::PgPool;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The largest file of a task.
 const FILE_BYTES: u64 = 20 << 20;
@@ -29,7 +30,8 @@ pub fn app(pool: PgPool, keys: Keys, folder: PathBuf) -> App {
     App::new()
         .get("/", || "tasks\n")
         .post("/people", people::sign_up)
-        .post("/session", people::log_in)
+        // Ten passwords a minute for each address.
+        .post("/session", people::log_in.with(RateLimit::new(10, Duration::from_secs(60))))
         .delete("/session", people::log_out)
         .nest("/tasks", tasks)
         .nest("/files", files::app(folder.clone()))

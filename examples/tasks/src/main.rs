@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let pool = PgPoolOptions::new().max_connections(20).acquire_timeout(Duration::from_secs(5));
     let pool = pool.connect_lazy(&setting("DATABASE_URL")?)?;
     let address = env::var("ADDRESS").unwrap_or_else(|_| "127.0.0.1:8080".to_string());
-    let server = tasks_example::app(pool, keys, folder).listen(&address)?;
+    let server = tasks::app(pool, keys, folder).listen(&address)?;
     for address in server.addresses() {
         tracing::info!(%address, "listening");
     }

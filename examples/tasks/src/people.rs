@@ -70,7 +70,7 @@ pub(crate) async fn log_in(
 const UNKNOWN: &str = "$argon2id$v=19$m=19456,t=2,p=1$c29tZSBzYWx0IGhlcmU$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 async fn begin(mut session: Session<Person>, person: Person) -> Result<impl IntoResponse, Error> {
-    // Whoever knows the session's cookie from before does not get this one.
+    // A new session, so that an old cookie that somebody else knows is not valid for it.
     session.renew().await?;
     session.save(&person).await?;
     Ok((session, Json(person)))

@@ -43,7 +43,7 @@ impl Place {
             .connect_lazy(&self.database.url())
             .expect("a URL");
         let keys = Keys::new(&[b"a secret of the tests, 32 bytes ok"]).expect("a key");
-        tasks_example::app(pool, keys, self.folder.clone())
+        tasks::app(pool, keys, self.folder.clone())
     }
 
     fn client(&self) -> Client {
@@ -63,6 +63,15 @@ fn credentials(name: &str, password: &str) -> BTreeMap<String, String> {
 
 fn status(answer: &TestResponse) -> u16 {
     answer.status().as_u16()
+}
+
+#[path = "login.rs"]
+mod login;
+
+#[test]
+fn the_test_of_the_tutorial_passes() {
+    let Some(place) = Place::new("login") else { return };
+    login::people_share_tasks_in(&place.database.url());
 }
 
 #[test]
@@ -162,6 +171,6 @@ fn without_a_database_the_server_does_not_start_and_requests_get_500() {
     let _entered = place.runtime.enter();
     let pool = PgPoolOptions::new().acquire_timeout(Duration::from_secs(1));
     let pool = pool.connect_lazy("postgres://test@127.0.0.1:1/test").expect("a URL");
-    let app = tasks_example::app(pool, Keys::random().expect("random bytes"), place.folder.clone());
+    let app = tasks::app(pool, Keys::random().expect("random bytes"), place.folder.clone());
     assert!(Client::new(app).is_err());
 }

@@ -1,6 +1,6 @@
 //! A span of the crate `tracing` for each request.
 
-use super::{Middleware, TraceParent, client_address};
+use super::{Middleware, RequestId, TraceParent, client_address};
 use crate::{Request, Response};
 use highwire_engine::context;
 use tracing::Span;
@@ -15,6 +15,7 @@ use tracing::field::Empty;
 /// | `http.request.method`, `url.path`, `http.route` | the method, the path without the query, and the template of the route, if one matches |
 /// | `network.protocol.version`, `client.address` | `1.0`, `1.1` or `2`; the [client's](super::ClientAddress) address, if it has one |
 /// | `trace_id`, `parent_span_id`, `span_id` | the request's place in its trace, as [`TraceParent`] reads it |
+/// | `request_id` | the [`RequestId`](super::RequestId), if [`RequestIds`](super::RequestIds) is outside of this middleware |
 /// | `http.response.status_code`, `microseconds` | recorded when the response is ready: the status, and the time since the span began, which is after a body was received that the handler takes whole |
 ///
 /// The span of a request that ends without a response, because its client has left, has no status. If no subscriber wants the span,
@@ -115,6 +116,7 @@ fn open(request: &mut Request<'_>) -> Option<(Span, Began)> {
         trace_id = %format_args!("{:032x}", trace.trace),
         parent_span_id = (trace.parent != 0).then(|| display(format!("{:016x}", trace.parent))),
         span_id = %format_args!("{:016x}", trace.span),
+        request_id = request.extension::<RequestId>().map(display),
         http.response.status_code = Empty,
         microseconds = Empty,
     );
