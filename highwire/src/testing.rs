@@ -234,8 +234,10 @@ impl Simulation {
         }
     }
 
-    /// Runs a hook of the app to its end, as a task of the worker.
+    /// Runs a hook of the app to its end, as a task of the worker. Time goes with the real one, because hooks wait for what the simulation
+    /// does not know, such as a database.
     fn run(&mut self, hook: Hook) -> Result<()> {
+        self.is_real_paced = true;
         let done = Rc::new(Cell::new(None));
         let told = done.clone();
         self.worker.block_on(async {
@@ -245,6 +247,7 @@ impl Simulation {
             simulation.turn();
             (false, done.take())
         });
+        self.is_real_paced = false;
         ended.map_err(crate::Error::Service)
     }
 

@@ -66,7 +66,7 @@ impl App {
     /// It runs once, on the first worker, where clients, tasks and, with the feature `tokio`, tokio's sockets work. It cannot add
     /// state: make what the handlers share, such as a pool, before the app, and clone it into the function. There is no time limit;
     /// [`timeout`](crate::time::timeout) sets one. The engine `threads` refuses such an app. Workers in a program's own
-    /// loop do not run it; `testing::Client` does.
+    /// loop do not run it; `testing::Client` does, in real time.
     ///
     /// ```
     /// use highwire::{App, State};

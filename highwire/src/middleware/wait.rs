@@ -11,7 +11,7 @@ use crate::{IntoResponse, Params, Response};
 use highwire_engine::Outcome;
 use highwire_engine::reply::Awaited;
 use highwire_engine::request::{Caller, Hooks, Ready, TaskWaker};
-use highwire_proto::Head;
+use highwire_proto::{Head, Span};
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -204,8 +204,19 @@ impl OwnedRequest {
 
 #[cfg(feature = "tower")]
 impl OwnedRequest {
-    /// Replaces the head. Route and parameters stay.
-    pub(crate) fn replace_head(&mut self, head: Head, window: Vec<u8>) {
+    /// Returns true for an extended CONNECT (RFC 8441), which opens a WebSocket over HTTP/2.
+    pub(crate) fn is_extended_connect(&self) -> bool {
+        !self.head.protocol.is_empty()
+    }
+
+    /// Replaces the head. Route and parameters stay, and so do the method and the protocol of an extended CONNECT.
+    pub(crate) fn replace_head(&mut self, mut head: Head, mut window: Vec<u8>) {
+        if self.is_extended_connect() {
+            let start = window.len() as u16;
+            window.extend_from_slice(self.head.protocol.of(&self.window));
+            head.protocol = Span { start, end: window.len() as u16 };
+            (head.method, head.upgrade, head.keep_alive) = (self.head.method, self.head.upgrade, self.head.keep_alive);
+        }
         (self.head, self.window) = (head, window);
     }
 

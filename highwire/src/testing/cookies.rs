@@ -53,7 +53,7 @@ mod kept {
     impl RequestBuilder<'_> {
         fn url(&self) -> String {
             let host = self.fields.iter().find(|(name, _)| name == header::HOST);
-            let host = host.and_then(|(_, value)| value.to_str().ok()).unwrap_or("test.example");
+            let host = host.and_then(|(_, value)| value.to_str().ok()).unwrap_or("test");
             format!("https://{host}{}", self.target)
         }
 

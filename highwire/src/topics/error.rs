@@ -104,12 +104,14 @@ impl IntoResponse for SubscribeError {
     }
 }
 
-/// Responds with 400 and the reason if the name or the message is wrong, and otherwise with 503.
+/// Responds with 400 and the reason if the name or the kind of the message is wrong, with 413 if the broker takes no such long message, and
+/// otherwise with 503.
 impl IntoResponse for PublishError {
     fn into_response(self) -> Response {
         let status = match self {
             PublishError::Topic(_) | PublishError::NotData => StatusCode::BAD_REQUEST,
-            PublishError::Broker(_) | PublishError::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
+            PublishError::Broker(BrokerError::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
+            PublishError::Broker(BrokerError::Unavailable) | PublishError::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
         };
         Response::error(status, format!("{self}\n"))
     }

@@ -40,6 +40,18 @@ pub(crate) fn send_across<B: 'static, E: From<BodyError> + 'static>(
     reader
 }
 
+/// Returns the error of a body. That of a limit of tower-http is `TooLarge`.
+fn body_error(error: &BoxError) -> BodyError {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
+    while let Some(this) = cause {
+        if this.is::<http_body_util::LengthLimitError>() {
+            return BodyError::TooLarge;
+        }
+        cause = this.source();
+    }
+    why(error)
+}
+
 /// Polls for the next bytes of a body, or for its trailers, which end it.
 pub(super) fn poll_body<B: Body<Data: Buf, Error: Into<BoxError>>>(
     body: &mut Pin<Box<B>>,
@@ -51,7 +63,7 @@ pub(super) fn poll_body<B: Body<Data: Buf, Error: Into<BoxError>>>(
                 Ok(mut data) => Ok(Ok(data.copy_to_bytes(data.remaining()))),
                 Err(frame) => Ok(Err(frame.into_trailers().unwrap_or_default())),
             },
-            Err(error) => Err(why(&error.into())),
+            Err(error) => Err(body_error(&error.into())),
         })
     })
 }
@@ -66,10 +78,13 @@ where
     highwire_engine::context::spawn(async move {
         let (mut body, mut left) = (Box::pin(body), limit);
         let (end, trailers) = loop {
-            if !poll_fn(|cx| filled.borrow_mut().poll_room(cx)).await {
-                return;
-            }
-            match poll_fn(|cx| poll_body(&mut body, cx)).await {
+            // Each wake looks at both ends: the reader may have gone.
+            let part = poll_fn(|cx| match ready!(filled.borrow_mut().poll_room(cx)) {
+                true => poll_body(&mut body, cx).map(Some),
+                false => Poll::Ready(None),
+            });
+            let Some(part) = part.await else { return };
+            match part {
                 Some(Ok(Ok(part))) => match left.checked_sub(part.len() as u64) {
                     Some(less) => {
                         left = less;

@@ -34,7 +34,8 @@ use std::task::{Context, Poll};
 /// The layer wraps one service, around all routes within the middleware, on all workers: a limit of the layer counts all
 /// their requests. It sees requests that have been routed already, with the handler's body limit around the body. It may change the
 /// head and the body of a request, but a changed path does not change the route. If the service of the layer fails, the response is 500, and the
-/// error is logged. The upgrade of a WebSocket passes the layer like another response; of a `CONNECT`, changes of the head are ignored.
+/// error is logged. The upgrade of a WebSocket passes the layer like another response. The head of a `CONNECT` that opens a tunnel cannot be
+/// changed: the response is 500.
 ///
 /// The layer must call the routes on the thread on which it was called, once for each request, and pass on the request's extensions.
 /// Otherwise the response is 500, and the mistake is logged. So `tower::buffer` cannot be used, and `tower::retry` repeats no request.
@@ -88,7 +89,9 @@ async fn pass<S: RequestService>(mut service: S, mut request: OwnedRequest, next
         Ready::Nothing | Ready::Taken => (Incoming::whole(Bytes::new()), BodyUse::None),
     };
     let is_head = parts.method == Method::HEAD;
-    let received = Received { method: parts.method.clone(), uri: parts.uri.clone(), headers: parts.headers.clone() };
+    let length = body.size_hint().exact();
+    let (method, uri, headers) = (parts.method.clone(), parts.uri.clone(), parts.headers.clone());
+    let received = Received { method, uri, headers, length };
     let entry = Entry::new(Step::Waits(Box::new(Rest { request, next, body_use, received })));
     parts.extensions.insert(entry.ticket());
     let answer = match call(&mut service, http::Request::from_parts(parts, body)).await {
@@ -115,11 +118,12 @@ struct Rest {
     received: Received,
 }
 
-/// The parts of a request's head that a layer may change, as they were before.
+/// What a layer may change of a request's head, as it was before, with the length of the body.
 struct Received {
     method: Method,
     uri: Uri,
     headers: HeaderMap,
+    length: Option<u64>,
 }
 
 /// How far a request has come within a layer.
@@ -261,7 +265,11 @@ impl Future for RoutesFuture {
         }
         let (body, rest) = match replace(response.content_mut(), Content::Bytes(Bytes::new())) {
             Content::Bytes(bytes) => (bytes.into(), None),
-            Content::Stream(streamed) => (RoutesBody { first: None, number, left: streamed.length }, Some(streamed)),
+            Content::Stream(streamed) => {
+                // Trailers follow only a body whose length is not announced.
+                let left = streamed.length.filter(|_| streamed.trailers.is_none());
+                (RoutesBody(Source::Parts { number, left }), Some(streamed))
+            }
             switch @ Content::Switch(_) => {
                 *response.content_mut() = switch;
                 (RoutesBody::default(), None)
@@ -284,20 +292,11 @@ where
     B: HttpBody<Data: Buf, Error: Into<BoxError>> + 'static,
 {
     let Rest { mut request, next, body_use, received } = rest;
-    let is_changed = parts.method != received.method || parts.uri != received.uri || parts.headers != received.headers;
-    if is_changed && parts.method != Method::CONNECT {
-        let length = match body.size_hint().exact() {
-            _ if body_use == BodyUse::None => Length::Empty,
-            Some(0) => Length::Empty,
-            Some(length) => Length::Exact(length),
-            None => Length::Unknown,
-        };
-        let mut head = CallHead::default();
-        if let Err(error) = head.read(&parts, length, &most()) {
-            highwire_engine::log!(Mistake, error, %error, "a layer has made a request that is not valid");
-            return Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n");
-        }
-        request.replace_head(head.head, head.window);
+    if received.differs(&parts, body.size_hint().exact())
+        && let Err(mistake) = change_head(&mut request, &received, &parts, body.size_hint().exact())
+    {
+        highwire_engine::log!(Mistake, error, mistake, "a layer has made a request that is not valid");
+        return Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n");
     }
     *request.request().extensions() = parts.extensions;
     let limit = request.body_limit(body_use);
@@ -313,6 +312,43 @@ where
         BodyUse::Parts => *request.request().body = Ready::Parts(receive(body, limit)),
     }
     next.run(request).await
+}
+
+impl Received {
+    fn differs(&self, parts: &Parts, length: Option<u64>) -> bool {
+        (&parts.method, &parts.uri, &parts.headers, length) != (&self.method, &self.uri, &self.headers, self.length)
+    }
+}
+
+/// Gives the request the head that the layer has made.
+///
+/// # Errors
+/// Returns an error if the head is not valid, or if the layer has changed that of a tunnel.
+fn change_head(
+    request: &mut OwnedRequest,
+    received: &Received,
+    parts: &Parts,
+    length: Option<u64>,
+) -> Result<(), String> {
+    let length = match length {
+        Some(0) => Length::Empty,
+        Some(length) => Length::Exact(length),
+        None => Length::Unknown,
+    };
+    let mut changed = http::Request::new(()).into_parts().0;
+    (changed.method, changed.uri) = (parts.method.clone(), parts.uri.clone());
+    (changed.version, changed.headers) = (parts.version, parts.headers.clone());
+    if parts.method == Method::CONNECT || received.method == Method::CONNECT {
+        // A WebSocket over HTTP/2 has a path as other requests (RFC 8441), and is written as one. Its method stays.
+        if parts.method != received.method || !request.is_extended_connect() {
+            return Err("the head of a CONNECT cannot be changed".to_string());
+        }
+        changed.method = Method::GET;
+    }
+    let mut head = CallHead::default();
+    head.read(&changed, length, &most()).map_err(|error| error.to_string())?;
+    request.replace_head(head.head, head.window);
+    Ok(())
 }
 
 /// The limits of a head that a layer has changed: those that the format has. The peer's head has passed the server's limits.
@@ -348,25 +384,27 @@ async fn collect<B: HttpBody<Data: Buf, Error: Into<BoxError>>>(body: B, limit: 
 
 /// The body of a handler's response within a [`layer`]. The default is an empty body, for responses that a layer makes itself.
 #[derive(Debug)]
-pub struct RoutesBody {
-    /// A body that is there as a whole.
-    first: Option<Bytes>,
-    /// The request's number, in whose entry the rest is.
-    number: u64,
-    /// The number of bytes that are still to come, if it is known.
-    left: Option<u64>,
+pub struct RoutesBody(Source);
+
+#[derive(Debug)]
+enum Source {
+    /// What is left of a body that is there as a whole.
+    Whole(Bytes),
+    /// A stream in the entry of this number, and the number of its bytes that are still to come, if it is known.
+    Parts { number: u64, left: Option<u64> },
+    /// The body has ended.
+    Ended,
 }
 
 impl From<Bytes> for RoutesBody {
     fn from(bytes: Bytes) -> RoutesBody {
-        // No request has this number.
-        RoutesBody { left: Some(bytes.len() as u64), first: Some(bytes), number: u64::MAX }
+        RoutesBody(if bytes.is_empty() { Source::Ended } else { Source::Whole(bytes) })
     }
 }
 
 impl Default for RoutesBody {
     fn default() -> RoutesBody {
-        Bytes::new().into()
+        RoutesBody(Source::Ended)
     }
 }
 
@@ -375,21 +413,23 @@ impl HttpBody for RoutesBody {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if let Some(first) = self.first.take() {
-            self.left = self.left.map(|_| 0);
-            return Poll::Ready((!first.is_empty()).then(|| Ok(Frame::data(first))));
-        }
-        let (response, mut streamed) = match take(self.number) {
+        let (number, left) = match replace(&mut self.0, Source::Ended) {
+            Source::Whole(bytes) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            Source::Parts { number, left } => (number, left),
+            Source::Ended => return Poll::Ready(None),
+        };
+        let (response, mut streamed) = match take(number) {
             Some(Step::Answered(response, Some(streamed))) => (response, streamed),
             other => {
-                other.into_iter().for_each(|step| put(self.number, step));
-                return Poll::Ready(None);
+                other.into_iter().for_each(|step| put(number, step));
+                // The request has ended, or this is another thread. A layer that keeps the body must not take it for complete.
+                return Poll::Ready(Some(Err(BodyError::CutShort.into())));
             }
         };
-        let polled = streamed.body.poll(cx);
-        let (frame, rest) = match polled {
+        let (frame, rest) = match streamed.body.poll(cx) {
             Poll::Ready(Some(Ok(bytes))) => {
-                self.left = self.left.map(|left| left.saturating_sub(bytes.len() as u64));
+                let left = left.map(|left| left.saturating_sub(bytes.len() as u64));
+                self.0 = Source::Parts { number, left };
                 (Poll::Ready(Some(Ok(Frame::data(bytes)))), Some(streamed))
             }
             Poll::Ready(Some(Err(error))) => (Poll::Ready(Some(Err(error))), None),
@@ -397,18 +437,25 @@ impl HttpBody for RoutesBody {
                 let trailers = streamed.trailers.map(|make| make().into_iter().collect::<HeaderMap>());
                 (Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers)))), None)
             }
-            Poll::Pending => (Poll::Pending, Some(streamed)),
+            Poll::Pending => {
+                self.0 = Source::Parts { number, left };
+                (Poll::Pending, Some(streamed))
+            }
         };
-        put(self.number, Step::Answered(response, rest));
+        put(number, Step::Answered(response, rest));
         frame
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left == Some(0)
+        matches!(self.0, Source::Ended)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+        match &self.0 {
+            Source::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Source::Parts { left, .. } => left.map_or_else(SizeHint::default, SizeHint::with_exact),
+            Source::Ended => SizeHint::with_exact(0),
+        }
     }
 }
 

@@ -159,7 +159,7 @@ impl Transport {
                 return http2.forget(stream, worker);
             }
             if !std::mem::replace(&mut active.drops, true) {
-                (active.due, active.waits) = (due, Waits::Body);
+                (active.due, active.waits, active.lingers) = (due, Waits::Body, is_tunnel);
                 let mut exchange = std::mem::replace(&mut active.exchange, Exchange::answered());
                 let given = std::mem::take(&mut active.given);
                 exchange.give_up(BodyError::CutShort, worker);

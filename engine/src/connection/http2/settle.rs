@@ -194,8 +194,13 @@ impl Http2 {
         self.http.go_away(&mut out.queue.output);
         self.goes_at = Some(worker.tick().saturating_add(DRAIN_TICKS));
         self.active.iter().flatten().for_each(|active| active.drain());
-        let unread: Vec<StreamRef> =
-            self.active.iter().flatten().filter(|active| active.drops).map(|active| active.stream).collect();
+        let unread: Vec<StreamRef> = self
+            .active
+            .iter()
+            .flatten()
+            .filter(|active| active.drops && !active.lingers)
+            .map(|active| active.stream)
+            .collect();
         for stream in unread {
             self.http.reset(stream, Code::NoError, &mut out.queue.output);
             self.forget(stream, worker);

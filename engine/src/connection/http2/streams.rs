@@ -60,6 +60,8 @@ pub(in crate::connection) struct Active {
     pub(in crate::connection) scheduled: bool,
     /// True if the answer is complete and the rest of the request is dropped as it arrives.
     pub(in crate::connection) drops: bool,
+    /// True if the stream was a tunnel, whose peer gets the linger timeout also during a shutdown.
+    pub(in crate::connection) lingers: bool,
     /// The number of received bytes of the request's body, or of a tunnel, that have not been credited to the stream's
     /// window yet.
     pub(in crate::connection) given: usize,
@@ -109,6 +111,7 @@ impl Default for Active {
             pending: Bytes::new(),
             scheduled: false,
             drops: false,
+            lingers: false,
             given: 0,
             lent: 0,
             intake: Intake::default(),

@@ -119,7 +119,7 @@ fn a_test_client_starts_with_the_apps_functions_and_with_their_errors() {
     let app = app.on_start(move || {
         let late = late.clone();
         async move {
-            highwire::time::sleep(Duration::from_secs(3600)).await;
+            highwire::time::sleep(Duration::from_millis(20)).await;
             late.set("read")
         }
     });

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use highwire::body::BodyError;
 use highwire::middleware::{after, before};
 use highwire::testing::Client;
-use highwire::ws::{Message, WebSocket};
+use highwire::ws::{Message, WebSocket, WebSocketUpgrade};
 use highwire::{
     App, Body, Extension, HeaderMap, HeaderName, HeaderValue, Method, Path, Peer, Reply, Request, Response, StatusCode,
     time, tower,
@@ -14,6 +14,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io::Write;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tower_http::compression::CompressionLayer;
@@ -276,4 +277,116 @@ fn a_layer_that_misuses_the_routes_gets_500_and_harms_no_other_request() {
             assert_eq!(client.get("/hello").send().status().as_u16(), status);
         }
     }
+}
+
+#[test]
+fn a_body_of_unknown_length_keeps_the_layers_limit_and_a_changed_one_gets_its_length() {
+    /// Says a body twice.
+    #[derive(Clone)]
+    struct Twice(tower::Routes);
+    impl Service<http::Request<tower::Incoming>> for Twice {
+        type Response = http::Response<tower::RoutesBody>;
+        type Error = Infallible;
+        type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>>>>;
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, request: http::Request<tower::Incoming>) -> Self::Future {
+            let mut routes = self.0.clone();
+            Box::pin(async move {
+                let (parts, body) = request.into_parts();
+                let bytes = axum::body::to_bytes(axum::body::Body::new(body), 1000).await.expect("a short body");
+                routes.call(http::Request::from_parts(parts, axum::body::Body::from(bytes.repeat(2)))).await
+            })
+        }
+    }
+    let doubling = |routes| Twice(routes);
+    let length = async |fields: HeaderMap, body: Body| {
+        let announced =
+            fields.get("content-length").map_or(String::new(), |length| length.to_str().unwrap_or("").to_string());
+        format!("{announced} {}", body.collect(100).await.map_or(0, |bytes| bytes.len()))
+    };
+    let app = App::new().post("/length", length).with(tower::layer(::tower::layer::layer_fn(doubling)));
+    assert_eq!(client(app).post("/length").body("seven b").send().text(), "14 14");
+
+    let app = routes().with(tower::layer(RequestBodyLimitLayer::new(10))).configure(|config| config.workers = 1);
+    let server = app.listen("127.0.0.1:0").expect("a port").start().expect("a server");
+    let chunked = b"POST /whole HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\nc\r\ntwelve bytes\r\n0\r\n\r\n";
+    let mut socket = std::net::TcpStream::connect(server.addresses()[0].to_string()).expect("a connection");
+    socket.write_all(chunked).expect("sent");
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut socket, &mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    server.shutdown();
+    server.join().expect("an end");
+}
+
+#[test]
+fn trailers_behind_a_body_of_known_length_pass() {
+    let app = App::new().get("/", || {
+        let trailers = || vec![(HeaderName::from_static("x-t"), HeaderValue::from_static("1"))];
+        Response::stream_of(1, stream(["a"])).with_trailers(trailers)
+    });
+    let answer = client(app.with(tower::layer(marked()))).get("/").send();
+    assert_eq!((answer.text(), answer.trailers()["x-t"].as_bytes()), ("a", &b"1"[..]));
+}
+
+#[test]
+fn a_body_that_is_read_after_its_request_is_cut_short() {
+    let kept = Arc::new(Mutex::new(None));
+    let slot = kept.clone();
+    let keeping = move |mut routes: tower::Routes, request: http::Request<tower::Incoming>| {
+        let (called, slot) = (routes.call(request), slot.clone());
+        async move {
+            let (parts, body) = called.await?.into_parts();
+            *slot.lock().expect("no panic") = Some(body);
+            Ok::<_, Infallible>(http::Response::from_parts(parts, axum::body::Body::empty()))
+        }
+    };
+    let layer = ::tower::layer::layer_fn(move |routes: tower::Routes| {
+        let keeping = keeping.clone();
+        ::tower::service_fn(move |request| keeping(routes.clone(), request))
+    });
+    let mut client = client(routes().with(tower::layer(layer)));
+    assert_eq!(client.get("/parts").send().text(), "");
+    let mut body = kept.lock().expect("no panic").take().expect("a body");
+    let polled = http_body::Body::poll_frame(Pin::new(&mut body), &mut Context::from_waker(std::task::Waker::noop()));
+    assert!(matches!(polled, Poll::Ready(Some(Err(_)))), "{polled:?}");
+}
+
+#[test]
+fn a_websocket_over_http2_gets_the_head_that_the_layer_has_made() {
+    let own = SetRequestHeaderLayer::overriding(HeaderName::from_static("x-own"), HeaderValue::from_static("set"));
+    let app = App::new()
+        .get("/ws", |upgrade: WebSocketUpgrade, fields: HeaderMap| {
+            let own = fields.get("x-own").cloned().unwrap_or(HeaderValue::from_static("none"));
+            let mut response = upgrade.on_upgrade(async |_: WebSocket| {});
+            response.set_header(HeaderName::from_static("x-seen"), own);
+            response
+        })
+        .with(tower::layer(own));
+    let server =
+        app.configure(|config| config.workers = 1).listen("127.0.0.1:0").expect("a port").start().expect("a server");
+    let address = server.addresses()[0].to_string();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let socket = tokio::net::TcpStream::connect(&address).await.expect("a connection");
+        let (mut client, connection) = h2::client::handshake(socket).await.expect("a handshake");
+        tokio::spawn(connection);
+        while !client.is_extended_connect_protocol_enabled() {
+            client = client.ready().await.expect("a connection");
+            tokio::task::yield_now().await;
+        }
+        let request = http::Request::connect(format!("http://{address}/ws"))
+            .extension(h2::ext::Protocol::from_static("websocket"))
+            .header("sec-websocket-version", "13")
+            .header("x-own", "forged")
+            .body(())
+            .expect("a request");
+        let (response, _stream) = client.send_request(request, false).expect("a stream");
+        let response = response.await.expect("an answer");
+        assert_eq!((response.status().as_u16(), response.headers()["x-seen"].as_bytes()), (200, &b"set"[..]));
+    });
+    server.shutdown();
+    server.join().expect("an end");
 }
