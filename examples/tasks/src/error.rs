@@ -36,6 +36,10 @@ impl From<MultipartError> for Error {
 
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Error {
+        // PostgreSQL stores every character but U+0000, which JSON may have.
+        if error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "22021") {
+            return Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "a text has the character U+0000").into();
+        }
         Error::Server(error.into())
     }
 }

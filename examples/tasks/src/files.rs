@@ -25,6 +25,9 @@ pub(crate) async fn attach(
     Path(id): Path<i64>,
     mut form: Multipart,
 ) -> Result<Json<Task>, Error> {
+    let select = "select file from tasks where id = $1";
+    let old: Option<Option<String>> = sqlx::query_scalar(select).bind(id).fetch_optional(&*pool).await?;
+    let old = old.ok_or_else(not_found)?;
     let part = form.next().await.transpose()?;
     let part = part.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "the form has no file"))?;
     // The client's file name is not trusted as a path: this one has no folder.
@@ -32,14 +35,17 @@ pub(crate) async fn attach(
     let name = name.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "the file has no name"))?;
     // The file goes to the disk while it arrives. If the client leaves, it is removed.
     let spooled = part.spool(&folder.path).await?;
-    let exists: Option<i64> =
-        sqlx::query_scalar("select id from tasks where id = $1").bind(id).fetch_optional(&*pool).await?;
-    exists.ok_or_else(not_found)?;
     let place = folder.path.join(id.to_string());
     let target = place.join(&name);
     spawn_blocking(move || {
-        std::fs::create_dir_all(place)?;
-        std::fs::rename(spooled.keep(), target)
+        std::fs::create_dir_all(&place)?;
+        // A hard link does not fail half-way, and the spooled name is removed in any case.
+        let _ = std::fs::remove_file(&target);
+        std::fs::hard_link(spooled.path(), &target)?;
+        match old.filter(|old| place.join(old) != target) {
+            Some(old) => std::fs::remove_file(place.join(old)),
+            None => Ok(()),
+        }
     })
     .await??;
     let update = "update tasks set file = $2 where id = $1 returning id, text, done, file";

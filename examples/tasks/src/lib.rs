@@ -17,6 +17,11 @@ use std::time::Duration;
 /// The largest file of a task.
 const FILE_BYTES: u64 = 20 << 20;
 
+/// Passwords are costly to check, and must not be guessed: ten a minute from each address.
+fn few() -> RateLimit {
+    RateLimit::new(10, Duration::from_secs(60))
+}
+
 /// Returns the app. `keys` encrypt the sessions, and `folder` has the files.
 pub fn app(pool: PgPool, keys: Keys, folder: PathBuf) -> App {
     let topics = Topics::builder().topic("tasks", Topic::new().history(100)).build();
@@ -29,10 +34,8 @@ pub fn app(pool: PgPool, keys: Keys, folder: PathBuf) -> App {
         .get("/events", tasks::watch);
     App::new()
         .get("/", || "tasks\n")
-        .post("/people", people::sign_up)
-        // Ten passwords a minute for each address.
-        .post("/session", people::log_in.with(RateLimit::new(10, Duration::from_secs(60))))
-        .delete("/session", people::log_out)
+        .nest("/people", App::new().post("/", people::sign_up).with(few()))
+        .nest("/session", App::new().post("/", people::log_in).delete("/", people::log_out).with(few()))
         .nest("/tasks", tasks)
         .nest("/files", files::app(folder.clone()))
         .metrics("/metrics")

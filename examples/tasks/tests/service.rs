@@ -92,11 +92,15 @@ fn people_sign_up_log_in_and_log_out() {
     for (name, password) in [("ann", "wrong password"), ("nobody", "open sesame"), ("ann' or 1=1 --", "open sesame")] {
         assert_eq!(status(&other.post("/session").json(&credentials(name, password)).send()), 403, "{name}");
     }
+    assert_eq!(status(&other.post("/session").json(&credentials("an\0n", "open sesame")).send()), 422);
     assert_eq!(status(&other.post("/session").json(&credentials("ann", "open sesame")).send()), 200);
     assert_eq!(status(&other.get("/tasks").send()), 200);
     assert_eq!(status(&other.request(highwire::Method::DELETE, "/session").send()), 204);
     assert_eq!(status(&other.get("/tasks").send()), 401);
     assert_eq!(status(&ann.get("/tasks").send()), 200, "another session goes on");
+    let guesses: Vec<u16> =
+        (0..12).map(|_| status(&other.post("/session").json(&credentials("ann", "a guess")).send())).collect();
+    assert!(guesses.contains(&403) && guesses.ends_with(&[429]), "{guesses:?}");
 }
 
 #[test]
@@ -155,6 +159,11 @@ fn files_are_stored_and_only_for_people() {
     assert_eq!(status(&stranger.post("/tasks/1/file").multipart(form("b", vec![1])).send()), 401);
     assert_eq!(status(&client.post("/tasks/9/file").multipart(form("b", vec![1])).send()), 404);
     assert_eq!(status(&client.post("/tasks/1/file").multipart(form("b", vec![1; 21 << 20])).send()), 413);
+    // Another file replaces the first one.
+    let replaced = client.post("/tasks/1/file").multipart(form("agenda.txt", b"agenda".to_vec())).send();
+    assert!(replaced.text().contains("agenda.txt"), "{}", replaced.text());
+    assert_eq!(client.get("/files/1/agenda.txt").send().text(), "agenda");
+    assert_eq!(status(&client.get("/files/1/a%20page.html").send()), 404);
     let left: Vec<_> =
         std::fs::read_dir(&place.folder).expect("the folder").flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(left, ["1"], "nothing of what was refused is left");
