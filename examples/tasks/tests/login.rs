@@ -13,7 +13,7 @@ fn people_share_tasks() {
     }
 }
 
-pub fn people_share_tasks_in(url: &str) {
+pub(crate) fn people_share_tasks_in(url: &str) {
     // sqlx makes a pool only inside a runtime of tokio.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");

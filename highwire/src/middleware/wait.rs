@@ -11,7 +11,7 @@ use crate::{IntoResponse, Params, Response};
 use highwire_engine::Outcome;
 use highwire_engine::reply::Awaited;
 use highwire_engine::request::{Caller, Hooks, Ready, TaskWaker};
-use highwire_proto::{Head, Span};
+use highwire_proto::Head;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -214,7 +214,7 @@ impl OwnedRequest {
         if self.is_extended_connect() {
             let start = window.len() as u16;
             window.extend_from_slice(self.head.protocol.of(&self.window));
-            head.protocol = Span { start, end: window.len() as u16 };
+            head.protocol = highwire_proto::Span { start, end: window.len() as u16 };
             (head.method, head.upgrade, head.keep_alive) = (self.head.method, self.head.upgrade, self.head.keep_alive);
         }
         (self.head, self.window) = (head, window);
