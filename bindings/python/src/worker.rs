@@ -204,7 +204,8 @@ impl Worker {
             },
             _ => Engine::Auto,
         };
-        let mut config = Config { workers: 1, engine, ..Config::default() };
+        let mut config = Config::default();
+        (config.workers, config.engine) = (1, engine);
         // An application may take as long as it wants, and an event stream may be silent, unless `request_timeout` is given.
         config.timeouts.handler = Duration::ZERO;
         set(options, &mut config)?;
