@@ -117,7 +117,7 @@ pub(crate) fn missing(root: &Path, install: bool) -> Option<String> {
         Command::new(toolchain.join("usr/bin/rustc"))
             .env("LD_LIBRARY_PATH", toolchain.join("usr/lib/x86_64-linux-gnu")),
     );
-    let wanted = std::fs::read_to_string(root.join("Cargo.toml")).ok().and_then(|manifest| rust_version(&manifest));
+    let wanted = supported(root);
     match (have, wanted) {
         (Some(have), Some(wanted)) if have < wanted => {
             Some(format!("Debian's Rust is {}.{}; the project requires {}.{}", have.0, have.1, wanted.0, wanted.1))
@@ -187,7 +187,17 @@ fn version(rustc: &mut Command) -> Option<(u32, u32)> {
     numbers(text.split_whitespace().nth(1)?)
 }
 
-/// Returns the oldest Rust version that the project supports, from its manifest.
+/// Returns the oldest compiler that the project supports, in the form that rustup takes, such as `1.88.0`.
+pub(crate) fn oldest_compiler(root: &Path) -> Option<String> {
+    supported(root).map(|(major, minor)| format!("{major}.{minor}.0"))
+}
+
+/// Returns the oldest Rust version that the project supports.
+fn supported(root: &Path) -> Option<(u32, u32)> {
+    rust_version(&std::fs::read_to_string(root.join("Cargo.toml")).ok()?)
+}
+
+/// Returns the `rust-version` of a manifest.
 fn rust_version(manifest: &str) -> Option<(u32, u32)> {
     let line = manifest.lines().find_map(|line| line.strip_prefix("rust-version = \""))?;
     numbers(line.split('"').next()?)

@@ -85,16 +85,14 @@ enum Need {
 
 /// The action of a step.
 enum Action {
-    /// A command line, in which `{seeds}` stands for the number of seeds, and additional environment variables.
+    /// A command line, in which `{seeds}` stands for the number of seeds and `{oldest}` for the oldest compiler, and additional
+    /// environment variables.
     Run(&'static str, &'static [(&'static str, &'static str)]),
     /// A function that gets the project's root.
     Do(fn(&Path) -> Result<()>),
     /// One of the programs of [`process::build_checked`], with arguments as those of `Run`.
     Checked(&'static str),
 }
-
-/// The `rust-version` of the workspace.
-const OLDEST_COMPILER: &str = "1.88";
 
 const AARCH64: &str = "aarch64-unknown-linux-gnu";
 
@@ -156,7 +154,7 @@ const STEPS: &[Step] = &[
         needs: &[Need::OldestCompiler],
         // All features but `nats`, whose client needs 1.89.
         action: Action::Run(
-            "cargo +1.88.0 check --locked -p highwire -p highwire-cli -p highwire-c --features \
+            "cargo +{oldest} check --locked -p highwire -p highwire-cli -p highwire-c --features \
              highwire/axum,highwire/compress,highwire/cookie-jar,highwire/cookies,highwire/garde,highwire/headers,\
              highwire/openapi,highwire/redis,highwire/templates",
             &[],
@@ -166,19 +164,13 @@ const STEPS: &[Step] = &[
         name: "packages",
         when: When::Short,
         needs: &[],
-        action: Action::Run(
-            "cargo package --allow-dirty --no-verify -p highwire-proto -p highwire-io -p highwire-engine -p highwire-macros -p highwire -p highwire-cli",
-            &[],
-        ),
+        action: Action::Run("cargo publish --dry-run --workspace --allow-dirty --no-verify", &[]),
     },
     Step {
         name: "packages: built as published",
         when: When::Long,
         needs: &[],
-        action: Action::Run(
-            "cargo publish --dry-run --allow-dirty -p highwire-proto -p highwire-io -p highwire-engine -p highwire-macros -p highwire -p highwire-cli",
-            &[],
-        ),
+        action: Action::Run("cargo publish --dry-run --workspace --allow-dirty", &[]),
     },
     Step { name: "other systems", when: When::Long, needs: &[Need::Portability], action: Action::Do(portability::all) },
     Step { name: "simulator", when: When::Always, needs: &[], action: Action::Checked("sim --seeds {seeds}") },
@@ -415,7 +407,9 @@ fn run_line(
     environment: &[(&str, &str)],
     options: &Options,
 ) -> std::result::Result<(), String> {
-    let words: Vec<String> = line.split(' ').map(|word| word.replace("{seeds}", &options.seeds.to_string())).collect();
+    let oldest = portability::oldest_compiler(root).unwrap_or_default();
+    let fill = |word: &str| word.replace("{seeds}", &options.seeds.to_string()).replace("{oldest}", &oldest);
+    let words: Vec<String> = line.split(' ').map(fill).collect();
     let mut command = Command::new(&words[0]);
     command.current_dir(root).args(&words[1..]).envs(environment.iter().copied());
     println!("{}", process::shown(&command));
@@ -449,7 +443,7 @@ impl Need {
                 }
             }
             Self::OldestCompiler => {
-                let version = format!("{OLDEST_COMPILER}.0");
+                let version = portability::oldest_compiler(root).ok_or("Cargo.toml has no `rust-version`")?;
                 let works =
                     || process::output(Command::new("cargo").args([&format!("+{version}"), "--version"])).is_ok();
                 if !works() && install {
@@ -497,9 +491,10 @@ mod tests {
     fn the_oldest_compiler_is_the_one_of_the_manifest() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let manifest = std::fs::read_to_string(root.join("Cargo.toml")).expect("the workspace's manifest");
-        assert!(manifest.contains(&format!("\nrust-version = \"{OLDEST_COMPILER}\"\n")));
+        let oldest = portability::oldest_compiler(&root).expect("a version");
+        assert!(manifest.contains(&format!("\nrust-version = \"{}\"\n", oldest.trim_end_matches(".0"))), "{oldest}");
         let step = STEPS.iter().find(|step| step.name == "oldest compiler").expect("the step");
-        assert!(matches!(step.action, Action::Run(line, _) if line.contains(&format!("+{OLDEST_COMPILER}.0 "))));
+        assert!(matches!(step.action, Action::Run(line, _) if line.contains("+{oldest} ")));
     }
 
     #[test]

@@ -96,16 +96,8 @@ impl Call {
 
 /// Returns an answer's header fields. `Server` and `Date` are left to the caller.
 fn fields(response: &mut Response, length: Option<u64>, closes: bool) -> HeaderMap {
-    response.own_headers();
-    let mut fields = HeaderMap::with_capacity(response.fields.len() + 2);
-    if let Some(content_type) = response.content_type {
-        fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    }
-    for (name, value) in response.fields.drain(..) {
-        if is_sent_without_connection(&name) {
-            fields.append(name, value);
-        }
-    }
+    response.own_headers().retain(|(name, _)| is_sent_without_connection(name));
+    let mut fields = response.take_headers();
     if let Some(length) = length {
         fields.insert(header::CONTENT_LENGTH, length.into());
     }

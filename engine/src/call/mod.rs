@@ -201,7 +201,7 @@ impl Call {
                         self.body_ended(trailers, worker);
                     }
                 }
-                Some(Err(error)) => self.body_failed(why(&error), worker),
+                Some(Err(error)) => self.body_failed(body_error(&error), worker),
                 None => self.body_ended(HeaderMap::new(), worker),
             }
         }
@@ -311,7 +311,7 @@ impl Call {
 }
 
 /// Returns the first [`BodyError`] among `error` and its sources, or [`BodyError::CutShort`] if there is none.
-pub fn why(error: &BoxError) -> BodyError {
+pub fn body_error(error: &BoxError) -> BodyError {
     let mut error: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
     while let Some(this) = error {
         if let Some(known) = this.downcast_ref::<BodyError>() {

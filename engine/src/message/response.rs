@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use highwire_io::file::File;
 use highwire_proto::Version;
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use std::borrow::Cow;
 use std::cell::{Ref, RefCell};
 use std::fmt;
@@ -322,6 +322,19 @@ impl Response {
             self.fields.splice(0..0, rendered.fields.iter().cloned());
         }
         &mut self.fields
+    }
+
+    /// Takes all header fields out of the response, its content type first.
+    pub fn take_headers(&mut self) -> HeaderMap {
+        self.own_headers();
+        let mut headers = HeaderMap::with_capacity(self.fields.len() + 2);
+        if let Some(content_type) = self.content_type.take() {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        }
+        for (name, value) in self.fields.drain(..) {
+            headers.append(name, value);
+        }
+        headers
     }
 
     /// Takes over what the types of the crate `http` do not carry: that the connection closes after `other`, and its reason

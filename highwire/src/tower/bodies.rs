@@ -4,7 +4,7 @@ use crate::HeaderMap;
 use bytes::{Buf, Bytes};
 use futures_core::Stream;
 use highwire_engine::body::{Body as Received, BodyError, BodyQueue, BodyStream, BoxError, Trailers};
-use highwire_engine::call::{Reader, ReaderGone, crossing, each_named, why};
+use highwire_engine::call::{Reader, ReaderGone, body_error, crossing, each_named};
 use highwire_engine::response::{Content, Streamed};
 use http_body::Body;
 use std::cell::RefCell;
@@ -41,7 +41,7 @@ pub(crate) fn send_across<B: 'static, E: From<BodyError> + 'static>(
 }
 
 /// Returns the error of a body. That of a limit of tower-http is `TooLarge`.
-fn body_error(error: &BoxError) -> BodyError {
+fn error_of(error: &BoxError) -> BodyError {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
     while let Some(this) = cause {
         if this.is::<http_body_util::LengthLimitError>() {
@@ -49,7 +49,7 @@ fn body_error(error: &BoxError) -> BodyError {
         }
         cause = this.source();
     }
-    why(error)
+    body_error(error)
 }
 
 /// Polls for the next bytes of a body, or for its trailers, which end it.
@@ -63,7 +63,7 @@ pub(super) fn poll_body<B: Body<Data: Buf, Error: Into<BoxError>>>(
                 Ok(mut data) => Ok(Ok(data.copy_to_bytes(data.remaining()))),
                 Err(frame) => Ok(Err(frame.into_trailers().unwrap_or_default())),
             },
-            Err(error) => Err(body_error(&error.into())),
+            Err(error) => Err(error_of(&error.into())),
         })
     })
 }

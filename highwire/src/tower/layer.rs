@@ -9,7 +9,7 @@ use super::bodies::{poll_body, receive};
 use super::handler::{self, Head as _, Incoming, RequestService, announced_length, call, convert, take_over};
 use crate::message::request::BodyUse;
 use crate::middleware::{FromFn, Next, OwnedRequest, from_fn};
-use crate::{FromRequest, HeaderMap, HeaderValue, IntoResponse, Method, Response, StatusCode, header};
+use crate::{FromRequest, HeaderMap, IntoResponse, Method, Response, StatusCode};
 use bytes::{Buf, Bytes, BytesMut};
 use highwire_engine::body::{BodyError, BoxError};
 use highwire_engine::call::CallHead;
@@ -254,15 +254,7 @@ impl Future for RoutesFuture {
         };
         self.number = None;
         let mut answer = http::Response::new(());
-        *answer.status_mut() = response.status();
-        if let Some(value) =
-            response.header(&header::CONTENT_TYPE).and_then(|value| HeaderValue::from_bytes(value).ok())
-        {
-            answer.headers_mut().insert(header::CONTENT_TYPE, value);
-        }
-        for (name, value) in response.own_headers().drain(..).filter(|(name, _)| name != header::CONTENT_TYPE) {
-            answer.headers_mut().append(name, value);
-        }
+        (*answer.status_mut(), *answer.headers_mut()) = (response.status(), response.take_headers());
         let (body, rest) = match replace(response.content_mut(), Content::Bytes(Bytes::new())) {
             Content::Bytes(bytes) => (bytes.into(), None),
             Content::Stream(streamed) => {
@@ -287,13 +279,14 @@ impl Drop for RoutesFuture {
 }
 
 /// Calls the handler with the request as the layer has passed it on.
-async fn run<B>(rest: Rest, parts: Parts, body: B) -> Response
+async fn run<B>(rest: Rest, mut parts: Parts, body: B) -> Response
 where
     B: HttpBody<Data: Buf, Error: Into<BoxError>> + 'static,
 {
     let Rest { mut request, next, body_use, received } = rest;
-    if received.differs(&parts, body.size_hint().exact())
-        && let Err(mistake) = change_head(&mut request, &received, &parts, body.size_hint().exact())
+    let length = body.size_hint().exact();
+    if received.differs(&parts, length)
+        && let Err(mistake) = change_head(&mut request, &received, &mut parts, length)
     {
         highwire_engine::log!(Mistake, error, mistake, "a layer has made a request that is not valid");
         return Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n");
@@ -327,7 +320,7 @@ impl Received {
 fn change_head(
     request: &mut OwnedRequest,
     received: &Received,
-    parts: &Parts,
+    parts: &mut Parts,
     length: Option<u64>,
 ) -> Result<(), String> {
     let length = match length {
@@ -335,18 +328,15 @@ fn change_head(
         Some(length) => Length::Exact(length),
         None => Length::Unknown,
     };
-    let mut changed = http::Request::new(()).into_parts().0;
-    (changed.method, changed.uri) = (parts.method.clone(), parts.uri.clone());
-    (changed.version, changed.headers) = (parts.version, parts.headers.clone());
     if parts.method == Method::CONNECT || received.method == Method::CONNECT {
         // A WebSocket over HTTP/2 has a path as other requests (RFC 8441), and is written as one. Its method stays.
         if parts.method != received.method || !request.is_extended_connect() {
             return Err("the head of a CONNECT cannot be changed".to_string());
         }
-        changed.method = Method::GET;
+        parts.method = Method::GET;
     }
     let mut head = CallHead::default();
-    head.read(&changed, length, &most()).map_err(|error| error.to_string())?;
+    head.read(parts, length, &most()).map_err(|error| error.to_string())?;
     request.replace_head(head.head, head.window);
     Ok(())
 }
