@@ -38,7 +38,7 @@ pub(crate) async fn sign_up(
     session: Session<Person>,
     Valid(Json(Credentials { name, password })): Valid<Json<Credentials>>,
 ) -> Result<impl IntoResponse, Error> {
-    // A hash takes tens of milliseconds, in which a worker would answer nobody else.
+    // A hash takes tens of milliseconds. On the worker, all its other requests would wait for it.
     let hash =
         spawn_blocking(move || Argon2::default().hash_password(password.as_bytes()).map(|hash| hash.to_string()));
     let hash = hash.await?.map_err(|error| Error::Server(error.to_string().into()))?;

@@ -185,8 +185,8 @@ impl Http2 {
         out.flush(transport.id());
     }
 
-    /// Begins a graceful shutdown: sends the first GOAWAY, sets the time of the second one, notifies the tunnels, and resets the
-    /// streams whose answers are complete, so that the shutdown does not wait for bodies that nobody reads.
+    /// Begins a graceful shutdown: sends the first GOAWAY, sets the time of the second one, and notifies the tunnels. Resets the
+    /// streams whose answers are complete, because their handlers read no more of the requests that are still arriving.
     pub(in crate::connection) fn drain(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if self.goes_at.is_some() {
             return;
