@@ -11,7 +11,7 @@ impl Uring {
     #[inline]
     pub(super) fn note_quiet(&mut self, socket: SocketId) {
         let Some(connection) = self.connections.get(socket) else { return };
-        if connection.resumed || connection.is_local {
+        if std::mem::take(&mut connection.newly_armed) || connection.is_local {
             self.quiet.push(socket);
         }
     }
@@ -28,7 +28,8 @@ impl Uring {
 
     /// Checks for an end of the stream that the multishot receive does not report (seen on Linux 6.18). On a unix
     /// socket, that is an end behind more data than the receive takes at once. On any socket, it is a reset that
-    /// arrives with the last data after receiving was paused and resumed.
+    /// arrives while the kernel arms the receive and takes the bytes that were there: 1 of 1,500 clients that sent a few
+    /// bytes and reset at once stayed unnoticed until their deadline, and none of 200,000 that were answered once before.
     fn look_for_end<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) {
         let Some(connection) = self.connections.get(socket) else { return };
         if connection.is_closed() || connection.ended || connection.paused {
@@ -36,9 +37,6 @@ impl Uring {
         }
         let is_unix = || socket2::SockRef::from(&connection.descriptor).domain().ok() == Some(socket2::Domain::UNIX);
         let is_unix = connection.is_local && is_unix();
-        if !connection.resumed && !is_unix {
-            return;
-        }
         let mut byte = 0u8;
         // SAFETY: the pointer is to one byte, which outlives the call, and the length is 1.
         let count = unsafe {

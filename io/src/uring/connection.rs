@@ -15,8 +15,8 @@ pub(super) struct Connection {
     pub(super) round: u32,
     pub(super) receive: Receive,
     pub(super) paused: bool,
-    /// True if the loop has resumed receiving at some time: see `look_for_end`.
-    pub(super) resumed: bool,
+    /// True from the arming of a multishot receive until it has taken what was there: see `look_for_end`.
+    pub(super) newly_armed: bool,
     pub(super) ended: bool,
     /// True if a poll for the peer's end is in flight.
     pub(super) watches_end: bool,
@@ -73,7 +73,7 @@ impl Connection {
             round: 0,
             receive: Receive::None,
             paused: false,
-            resumed: false,
+            newly_armed: false,
             ended: false,
             watches_end: false,
             sending: false,

@@ -204,6 +204,7 @@ impl Uring {
             return;
         }
         connection.receive = Receive::Armed;
+        connection.newly_armed = true;
         let descriptor = types::Fd(connection.descriptor.as_raw_fd());
         self.submit(opcode::RecvMulti::new(descriptor, provided::GROUP).build().user_data(data(kind::RECEIVE, id)));
     }
@@ -250,7 +251,7 @@ impl Uring {
                 Op::ResumeRecv { socket } => {
                     if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.is_closed())
                     {
-                        (connection.paused, connection.resumed) = (false, true);
+                        connection.paused = false;
                         if let Some(lent_buffer) = connection.lent_buffer.take()
                             && connection.fills_lent_buffer()
                         {
