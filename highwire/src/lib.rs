@@ -25,16 +25,19 @@
 //! | feature | contents |
 //! |---|---|
 //! | `json` (default) | `Json`, `Query`, `Form` and typed `Path` |
-//! | `tls` (default) | `tls`, `Server::listen_tls`, `testing::Client::https`, `ws::Connect::tls` |
+//! | `tls` (default) | `tls`, `Server::listen_tls`, `ws::Connect::tls` |
+//! | `client` | `client`, `ws::connect`, and `proxy`: the reverse proxy |
+//! | `testing` | `testing`: tests of an app without sockets; includes `client` and `self-signed` |
+//! | `self-signed` | `TlsConfig::self_signed`: certificates for development; includes `tls` |
 //! | `compress` | `compress`: compression of responses, decompression of request bodies |
 //! | `cookies` | signed and private cookies; with `json` the module `session` |
-//! | `cookie-jar` | `client::CookieJar`: a client that keeps cookies |
+//! | `cookie-jar` | `client::CookieJar`: a client that keeps cookies; includes `client` |
 //! | `garde` | `Valid` and `Checked`: extracted values that keep the rules of the crate garde; includes `json` |
 //! | `headers` | `TypedHeader`: header fields as the types of the crate `headers` |
 //! | `nats`, `redis` | `topics::Nats`, `topics::Redis`: topics that several machines share |
 //! | `openapi` | `openapi`: an OpenAPI document of the app's routes, from the types of their handlers; includes `json` |
 //! | `templates` | `templates`: pages from templates in the language of Jinja2 |
-//! | `tower` | `tower`: axum routers and other tower services inside an app, or an app inside them; the client on tokio, as a service, and to an app of the same process |
+//! | `tower` | `tower`: axum routers and other tower services inside an app, or an app inside them; with `client`, the client on tokio, as a service, and to an app of the same process |
 //! | `axum` | with `tower::serve`, axum's `ConnectInfo`; includes `hyper`, `tokio` and `tower` |
 //! | `hyper` | such services can take over a connection through hyper's upgrades; axum's WebSocket needs this and `tokio` |
 //! | `tokio` | each worker runs inside a tokio runtime of its thread, for libraries that need one; raw streams are tokio's `AsyncRead` and `AsyncWrite` |
@@ -44,6 +47,7 @@
 #![deny(missing_docs)]
 
 pub mod body;
+#[cfg(feature = "client")]
 pub mod client;
 #[cfg(feature = "compress")]
 pub mod compress;
@@ -52,6 +56,7 @@ pub mod form;
 pub mod middleware;
 #[cfg(feature = "openapi")]
 pub mod openapi;
+#[cfg(feature = "client")]
 pub mod proxy;
 pub mod server;
 #[cfg(all(feature = "cookies", feature = "json"))]
@@ -63,6 +68,7 @@ pub mod templates;
 #[cfg(not(feature = "templates"))]
 #[path = "no_templates.rs"]
 mod templates;
+#[cfg(feature = "testing")]
 pub mod testing;
 pub mod time;
 pub mod topics;
@@ -142,7 +148,8 @@ pub use task::spawn;
     feature = "cookies",
     feature = "openapi",
     feature = "redis",
-    feature = "templates"
+    feature = "templates",
+    feature = "testing"
 ))]
 mod pages {
     macro_rules! pages {

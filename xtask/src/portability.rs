@@ -33,7 +33,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("highwire-proto", &[]),
     ("highwire-io", &[]),
     ("highwire-engine", &["--features", "call"]),
-    ("highwire", &["--no-default-features", "--features", "json,tower"]),
+    ("highwire", &["--no-default-features", "--features", "client,json,tower"]),
 ];
 
 /// The program with which rustc creates import libraries for Windows.

@@ -137,6 +137,12 @@ const STEPS: &[Step] = &[
         action: Action::Run("cargo clippy -p highwire-engine -p highwire --no-default-features -- -D warnings", &[]),
     },
     Step {
+        name: "default features",
+        when: When::Always,
+        needs: &[],
+        action: Action::Run("cargo clippy -p highwire -- -D warnings", &[]),
+    },
+    Step {
         name: "proto without std",
         when: When::Always,
         needs: &[],

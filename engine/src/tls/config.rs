@@ -111,7 +111,7 @@ impl TlsConfig {
 
     /// Adds a self-signed certificate for these names or addresses, for development. Clients do not trust it unless
     /// they are configured to. Each [`build`](TlsConfig::build) creates another one, valid for
-    /// [`SELF_SIGNED_DAYS`](super::SELF_SIGNED_DAYS) days.
+    /// [`SELF_SIGNED_DAYS`](super::SELF_SIGNED_DAYS) days. This needs the feature `self-signed`; without it, `build` returns an error.
     pub fn self_signed<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> TlsConfig {
         self.add(Origin::SelfSigned(names.into_iter().map(Into::into).collect()))
     }

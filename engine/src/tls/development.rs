@@ -1,15 +1,26 @@
 //! Creates self-signed certificates for development. Browsers and other clients must be configured to trust them.
 
 use super::error::LoadError;
+#[cfg(feature = "self-signed")]
 use rcgen::{CertificateParams, KeyPair};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
+#[cfg(feature = "self-signed")]
+use std::time::UNIX_EPOCH;
 
 /// The number of days for which a self-signed certificate is valid after its creation. Apple's clients refuse
 /// certificates that are valid for more than 825 days. A restart of the server creates a new certificate.
 pub const SELF_SIGNED_DAYS: u64 = 365;
 
+/// Without the feature, says what is missing.
+#[cfg(not(feature = "self-signed"))]
+pub(super) fn self_signed(names: &[String], _: SystemTime) -> Result<(String, String), LoadError> {
+    let text = "it needs the feature `self-signed` of the crate highwire";
+    Err(LoadError::setting(format!("self-signed certificate for {names:?}: {text}")))
+}
+
 /// Creates an ECDSA P-256 key and a certificate for these names or addresses. Returns the certificate and the key as
 /// PEM.
+#[cfg(feature = "self-signed")]
 pub(super) fn self_signed(names: &[String], now: SystemTime) -> Result<(String, String), LoadError> {
     let fail = |error: rcgen::Error| LoadError::setting(format!("self-signed certificate for {names:?}: {error}"));
     if names.is_empty() {
@@ -28,6 +39,7 @@ pub(super) fn self_signed(names: &[String], now: SystemTime) -> Result<(String, 
     Ok((certificate.pem(), key.serialize_pem()))
 }
 
+#[cfg(feature = "self-signed")]
 /// Returns the date that is `days` days after 1970-01-01: year, month and day.
 fn date(mut days: u64) -> (i32, u8, u8) {
     let leap = |year: i32| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);

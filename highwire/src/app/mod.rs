@@ -7,6 +7,7 @@ pub(crate) mod https;
 mod metrics;
 #[cfg(feature = "openapi")]
 mod openapi;
+#[cfg(feature = "client")]
 pub(crate) mod runtime;
 #[cfg(feature = "json")]
 pub(crate) mod shape;
@@ -203,6 +204,7 @@ impl App {
     }
 
     /// Passes all requests for a path and the paths below it on to other servers; see [`proxy`](crate::proxy).
+    #[cfg(feature = "client")]
     pub fn proxy(mut self, prefix: &str, proxy: crate::proxy::Proxy) -> App {
         let prefix = prefix.trim_end_matches('/');
         self.register(MethodFilter::Any, &format!("{prefix}/{{*rest}}"), proxy.clone().into_route());

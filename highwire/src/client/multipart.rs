@@ -107,6 +107,7 @@ impl Form {
     }
 
     /// Returns the value of `Content-Type`, and the body, if no field is a stream.
+    #[cfg(feature = "testing")]
     pub(crate) fn into_bytes(self) -> Option<(HeaderValue, Bytes)> {
         let (content_type, pieces) = self.into_pieces();
         match <[Content; 1]>::try_from(Vec::from(pieces)) {

@@ -288,6 +288,7 @@ pub struct Cookies {
 
 impl Cookies {
     /// Creates the cookies of a request with this `Cookie` field.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn sent_as(field: &str) -> Cookies {
         Cookies { sent: field.to_string(), changed: Vec::new() }
     }

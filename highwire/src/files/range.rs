@@ -97,6 +97,7 @@ fn merged(mut parts: Vec<Range<u64>>) -> Vec<Range<u64>> {
 /// The assertion of a fuzz target. The file's length is three times the first byte; the other bytes are the field's
 /// value. The parsed parts must contain the same bytes as the parts of the naive [`twin`], and may contain the gaps
 /// between merged parts.
+#[cfg(any(test, feature = "testing"))]
 pub(crate) fn assert_equals_twin(input: &[u8]) {
     let Some((&length, value)) = input.split_first() else { return };
     let length = u64::from(length) * 3;
@@ -125,6 +126,7 @@ pub(crate) fn assert_equals_twin(input: &[u8]) {
 }
 
 /// Returns the parts in a value as they are written, or `None` if the value is ignored.
+#[cfg(any(test, feature = "testing"))]
 fn twin(value: &[u8], length: u64) -> Option<Vec<Range<u128>>> {
     let text = std::str::from_utf8(value).ok()?.to_ascii_lowercase();
     let elements: Vec<&str> = text.strip_prefix("bytes=")?.split(',').collect();

@@ -186,6 +186,7 @@ fn names(list: &[u8], of: &Validators, comparison: Comparison) -> bool {
 /// The assertion of a fuzz target. The first byte selects the fields, the file's age and its coding; the lines after
 /// this byte are the fields' values. The verdict must equal that of a naive [`twin`], which follows the text of section
 /// 13.2.2 and splits lists at their quotes.
+#[cfg(any(test, feature = "testing"))]
 pub(crate) fn assert_equals_twin(input: &[u8]) {
     let Some((&flags, text)) = input.split_first() else { return };
     let mut lines = text.split(|&byte| byte == b'\n');
@@ -211,6 +212,7 @@ pub(crate) fn assert_equals_twin(input: &[u8]) {
     assert_eq!(conditions.ranges_count(&of), counts, "{}", input.escape_ascii());
 }
 
+#[cfg(any(test, feature = "testing"))]
 fn twin(conditions: &Conditions<'_>, of: &Validators) -> Verdict {
     let listed = |list: &[u8]| -> Vec<(bool, Vec<u8>)> {
         // Every second piece was between quotes.

@@ -14,6 +14,7 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Encodes bytes in the form that [`decode`] reads.
+#[cfg(any(test, feature = "client"))]
 pub(crate) fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }

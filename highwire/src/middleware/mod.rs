@@ -90,6 +90,7 @@ pub use cors::Cors;
 pub use limit::{ConcurrencyLimit, RATE_LIMIT_CALLERS, RateLimit};
 use proxies::client_address;
 pub use proxies::{ClientAddress, FORWARDED_STEPS, Forwarded, NotANetwork, TrustedProxies};
+#[cfg(feature = "client")]
 pub(crate) use request_id::NAME as REQUEST_ID;
 pub use request_id::{REQUEST_ID_BYTES, RequestId, RequestIds};
 pub use security::SecurityHeaders;

@@ -103,10 +103,12 @@ macro_rules! errors {
 
 errors! {
     crate::SpawnBlockingError,
+    #[cfg(feature = "client")]
     crate::client::Error,
     crate::form::MultipartError,
     crate::task::JoinError,
     crate::topics::SubscribeError,
+    #[cfg(feature = "client")]
     crate::ws::ConnectError,
     highwire_engine::body::BodyError,
     #[cfg(feature = "cookies")]

@@ -32,6 +32,7 @@
 
 mod app;
 pub(crate) mod bodies;
+#[cfg(feature = "client")]
 mod client;
 mod handler;
 mod layer;

@@ -247,6 +247,7 @@ impl Codec {
         }
     }
 
+    #[cfg(any(test, feature = "client"))]
     pub(super) fn client(settings: &Deflate, agreement: Agreement, message_bytes: u64) -> Codec {
         let agreed = agreement.parameters;
         Codec {
@@ -555,6 +556,7 @@ pub(super) fn deflate_alone(message: &[u8], level: u32, window_bits: u8) -> Vec<
 
 /// The assertions of the fuzz target `inflate`: bytes of a peer give the same result however they are split, within the
 /// bound, and a deflated message comes back.
+#[cfg(feature = "testing")]
 pub(crate) fn check_inflate(input: &[u8]) {
     const MOST: u64 = 200_000;
     let Some((&[choice, size], bytes)) = input.split_first_chunk::<2>() else { return };

@@ -19,6 +19,7 @@
 //! # let _ = app;
 //! ```
 
+#[cfg(feature = "client")]
 mod client;
 mod deflate;
 pub(crate) mod frame;
@@ -30,8 +31,10 @@ mod socket;
 mod together;
 mod upgrade;
 
+#[cfg(feature = "client")]
 pub use client::{Connect, ConnectError, connect};
 pub use deflate::Deflate;
+#[cfg(feature = "testing")]
 pub(crate) use deflate::check_inflate;
 pub use handler::WebSocketHandler;
 pub use highwire_proto::ws::{code, is_close_code};
