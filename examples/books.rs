@@ -7,7 +7,7 @@ use highwire::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most books that the shelf holds.
 const MOST_BOOKS: usize = 1000;
@@ -86,7 +86,7 @@ fn unknown(number: u32) -> Problem {
 ///
 /// Searches ignore nothing: `austen` does not find `Austen`.
 #[openapi::docs]
-fn list_books(shelf: State<Shelf>, Valid(Query(search)): Valid<Query<Search>>) -> Json<Vec<Shelved>> {
+fn list_books(shelf: State<Arc<Shelf>>, Valid(Query(search)): Valid<Query<Search>>) -> Json<Vec<Shelved>> {
     let fits = |book: &Book| {
         search.state.is_none_or(|state| state == book.state)
             && search.author.as_ref().is_none_or(|part| book.authors.iter().any(|name| name.contains(part)))
@@ -100,14 +100,17 @@ fn list_books(shelf: State<Shelf>, Valid(Query(search)): Valid<Query<Search>>) -
 
 /// Shows a book.
 #[openapi::docs]
-fn show_book(shelf: State<Shelf>, Path(number): Path<u32>) -> Result<Json<Shelved>, Problem> {
+fn show_book(shelf: State<Arc<Shelf>>, Path(number): Path<u32>) -> Result<Json<Shelved>, Problem> {
     let book = shelf.with(|books| books.get(&number).cloned());
     book.map(|book| Json(Shelved { number, book })).ok_or_else(|| unknown(number))
 }
 
 /// Adds a book.
 #[openapi::docs]
-fn add_book(shelf: State<Shelf>, Valid(Json(book)): Valid<Json<Book>>) -> Result<Status<201, Json<Shelved>>, Problem> {
+fn add_book(
+    shelf: State<Arc<Shelf>>,
+    Valid(Json(book)): Valid<Json<Book>>,
+) -> Result<Status<201, Json<Shelved>>, Problem> {
     shelf.with(|books| {
         if books.len() >= MOST_BOOKS {
             return Err(Problem::new(StatusCode::CONFLICT, "the shelf is full"));
@@ -120,7 +123,7 @@ fn add_book(shelf: State<Shelf>, Valid(Json(book)): Valid<Json<Book>>) -> Result
 
 /// Removes a book.
 #[openapi::docs]
-fn remove_book(shelf: State<Shelf>, token: Bearer, Path(number): Path<u32>) -> Result<Status<204, ()>, Response> {
+fn remove_book(shelf: State<Arc<Shelf>>, token: Bearer, Path(number): Path<u32>) -> Result<Status<204, ()>, Response> {
     if !token.is("librarian") {
         // With the challenge that a 401 must have.
         return Err(token.refuse());
@@ -150,7 +153,7 @@ pub(crate) fn app() -> App {
                 .page("/docs"),
         )
         .problems()
-        .state(Shelf::default())
+        .state(Arc::<Shelf>::default())
 }
 
 #[allow(dead_code, reason = "the tests call `app`")]

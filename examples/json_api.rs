@@ -3,7 +3,7 @@
 use highwire::{App, IntoResponse, Json, Path, Response, State, StatusCode};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A task in the list.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -40,8 +40,8 @@ impl IntoResponse for Error {
 /// Returns the app.
 pub(crate) fn app() -> App {
     App::new()
-        .get("/tasks", |tasks: State<Tasks>| Json(tasks.with(|tasks| tasks.clone())))
-        .post("/tasks", |tasks: State<Tasks>, Json(task): Json<Task>| {
+        .get("/tasks", |tasks: State<Arc<Tasks>>| Json(tasks.with(|tasks| tasks.clone())))
+        .post("/tasks", |tasks: State<Arc<Tasks>>, Json(task): Json<Task>| {
             let number = tasks.with(|tasks| {
                 let number = tasks.last_key_value().map_or(1, |(last, _)| last + 1);
                 tasks.insert(number, task);
@@ -49,14 +49,14 @@ pub(crate) fn app() -> App {
             });
             (StatusCode::CREATED, Json(number))
         })
-        .get("/tasks/{number}", |tasks: State<Tasks>, Path(number): Path<u64>| {
+        .get("/tasks/{number}", |tasks: State<Arc<Tasks>>, Path(number): Path<u64>| {
             tasks.with(|tasks| tasks.get(&number).cloned()).map(Json).ok_or(Error::NoSuchTask(number))
         })
-        .delete("/tasks/{number}", |tasks: State<Tasks>, Path(number): Path<u64>| {
+        .delete("/tasks/{number}", |tasks: State<Arc<Tasks>>, Path(number): Path<u64>| {
             let removed = tasks.with(|tasks| tasks.remove(&number));
             removed.map(|_| StatusCode::NO_CONTENT).ok_or(Error::NoSuchTask(number))
         })
-        .state(Tasks::default())
+        .state(Arc::<Tasks>::default())
 }
 
 #[allow(dead_code, reason = "the tests have the routes only")]

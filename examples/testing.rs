@@ -4,7 +4,7 @@ use highwire::middleware::Timeout;
 use highwire::{App, Handler, Json, Path, State, StatusCode, time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// A lamp that goes out after some minutes.
@@ -13,7 +13,7 @@ pub(crate) struct Lamp {
     minutes: u64,
 }
 
-type Lamps = Mutex<BTreeMap<String, Lamp>>;
+type Lamps = Arc<Mutex<BTreeMap<String, Lamp>>>;
 
 fn light(lamps: State<Lamps>, Path(name): Path<String>, Json(lamp): Json<Lamp>) -> StatusCode {
     let duration = Duration::from_secs(60 * lamp.minutes);

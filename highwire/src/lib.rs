@@ -46,6 +46,9 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+#[cfg(all(test, not(feature = "testing")))]
+compile_error!("the tests of this crate use the test client: run them with `--features testing` or `--all-features`");
+
 pub mod body;
 #[cfg(feature = "client")]
 pub mod client;

@@ -98,7 +98,7 @@ pub fn new_token() -> Result<String, StoreError> {
 /// Keeps each session encrypted in its token. The plaintext is the expiry in seconds since 1970 (8 bytes, big-endian),
 /// then the data.
 struct InCookies {
-    keys: Arc<Keys>,
+    keys: Keys,
     /// The name that the encryption authenticates. It contains the name of the sessions' cookie.
     purpose: String,
     now: fn() -> u64,
@@ -112,7 +112,7 @@ impl InCookies {
     /// Creates the store for sessions in a cookie. A token is not valid in a cookie of another name, even under the
     /// same keys. A private cookie is not valid as a token either, because a cookie's name has no space and the purpose
     /// does.
-    fn of(keys: Arc<Keys>, cookie: &Cookie) -> InCookies {
+    fn of(keys: Keys, cookie: &Cookie) -> InCookies {
         InCookies { keys, purpose: format!("highwire session {}", cookie.name()), now: unix_seconds }
     }
 
@@ -159,7 +159,7 @@ impl SessionStore for InCookies {
 pub struct Sessions {
     store: Arc<dyn SessionStore>,
     /// The keys, for sessions in cookies.
-    keys: Option<Arc<Keys>>,
+    keys: Option<Keys>,
     cookie: Cookie,
     lifetime: Duration,
 }
@@ -176,7 +176,7 @@ impl fmt::Debug for Sessions {
 impl Sessions {
     /// Keeps sessions in cookies, which only servers with these keys can make and read.
     pub fn in_cookies(keys: Keys) -> Sessions {
-        let (keys, cookie) = (Arc::new(keys), Cookie::new(COOKIE, ""));
+        let cookie = Cookie::new(COOKIE, "");
         Sessions { store: Arc::new(InCookies::of(keys.clone(), &cookie)), keys: Some(keys), cookie, lifetime: LIFETIME }
     }
 
@@ -288,7 +288,7 @@ impl<T> fmt::Debug for Session<T> {
 
 impl<T: 'static> FromRequest for Session<T> {
     fn from_request(request: &mut Request<'_>) -> Result<Session<T>, Response> {
-        let Some(sessions) = request.values().get::<Sessions>() else {
+        let Some(sessions) = request.values().shared::<Sessions>() else {
             highwire_engine::log!(
                 Mistake,
                 error,
@@ -401,7 +401,7 @@ mod tests {
         static CLOCK: AtomicU64 = AtomicU64::new(1000);
         let keys = Keys::random().expect("random bytes");
         let other = keys.seal("other", b"\0\0\0\0\0\xff\0\0data").expect("sealed");
-        let store = InCookies::of(Arc::new(keys), &Cookie::new("other", ""));
+        let store = InCookies::of(keys, &Cookie::new("other", ""));
         let store = InCookies { now: || CLOCK.load(Ordering::Relaxed), ..store };
         let token = now(store.save(None, b"data".to_vec(), Duration::from_secs(10)));
         assert_eq!(now(store.load(&token)).as_deref(), Some(&b"data"[..]));

@@ -104,6 +104,7 @@ fn server(record: &Shared) -> App {
 }
 
 /// The task of the client's worker: which requests it sends.
+#[derive(Clone)]
 struct Orders {
     record: Shared,
     client: Client,

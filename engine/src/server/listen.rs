@@ -145,7 +145,7 @@ impl ListenerSetup {
     }
 }
 
-#[cfg(all(test, feature = "tls"))]
+#[cfg(all(test, feature = "self-signed"))]
 mod tests {
     use super::*;
     use crate::tls::{ClientAuth, TlsConfig};

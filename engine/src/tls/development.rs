@@ -60,7 +60,7 @@ fn date(mut days: u64) -> (i32, u8, u8) {
     (year, month, days as u8 + 1)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "self-signed"))]
 mod tests {
     use super::date;
 

@@ -13,12 +13,13 @@ use sqlx::PgPool;
 use std::path::PathBuf;
 
 /// The folder of the files, with a folder for each task that has one.
+#[derive(Clone)]
 pub(crate) struct Folder {
     pub(crate) path: PathBuf,
 }
 
 pub(crate) async fn attach(
-    pool: State<PgPool>,
+    State(pool): State<PgPool>,
     topics: State<Topics>,
     folder: State<Folder>,
     _: Person,
@@ -26,7 +27,7 @@ pub(crate) async fn attach(
     mut form: Multipart,
 ) -> Result<Json<Task>, Error> {
     let select = "select file from tasks where id = $1";
-    let old: Option<Option<String>> = sqlx::query_scalar(select).bind(id).fetch_optional(&*pool).await?;
+    let old: Option<Option<String>> = sqlx::query_scalar(select).bind(id).fetch_optional(&pool).await?;
     let old = old.ok_or_else(not_found)?;
     let part = form.next().await.transpose()?;
     let part = part.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "the form has no file"))?;
@@ -49,7 +50,7 @@ pub(crate) async fn attach(
     })
     .await??;
     let update = "update tasks set file = $2 where id = $1 returning id, text, done, file";
-    let task = sqlx::query_as(update).bind(id).bind(name).fetch_one(&*pool).await?;
+    let task = sqlx::query_as(update).bind(id).bind(name).fetch_one(&pool).await?;
     Ok(Json(told(&topics, task)))
 }
 

@@ -34,7 +34,7 @@ impl AsyncFromRequest for Person {
 }
 
 pub(crate) async fn sign_up(
-    pool: State<PgPool>,
+    State(pool): State<PgPool>,
     session: Session<Person>,
     Valid(Json(Credentials { name, password })): Valid<Json<Credentials>>,
 ) -> Result<impl IntoResponse, Error> {
@@ -43,18 +43,18 @@ pub(crate) async fn sign_up(
         spawn_blocking(move || Argon2::default().hash_password(password.as_bytes()).map(|hash| hash.to_string()));
     let hash = hash.await?.map_err(|error| Error::Server(error.to_string().into()))?;
     let insert = "insert into people (name, password) values ($1, $2) on conflict do nothing returning id";
-    let id = sqlx::query_scalar(insert).bind(&name).bind(hash).fetch_optional(&*pool).await?;
+    let id = sqlx::query_scalar(insert).bind(&name).bind(hash).fetch_optional(&pool).await?;
     let id = id.ok_or_else(|| Problem::new(StatusCode::CONFLICT, "this name is taken"))?;
     begin(session, Person { id, name }).await
 }
 
 pub(crate) async fn log_in(
-    pool: State<PgPool>,
+    State(pool): State<PgPool>,
     session: Session<Person>,
     Json(Credentials { name, password }): Json<Credentials>,
 ) -> Result<impl IntoResponse, Error> {
     let select = "select id, password from people where name = $1";
-    let found: Option<(i64, String)> = sqlx::query_as(select).bind(&name).fetch_optional(&*pool).await?;
+    let found: Option<(i64, String)> = sqlx::query_as(select).bind(&name).fetch_optional(&pool).await?;
     let (id, hash) = found.map_or((None, UNKNOWN.to_string()), |(id, hash)| (Some(id), hash));
     let matches = spawn_blocking(move || {
         let hash = PasswordHash::new(&hash);

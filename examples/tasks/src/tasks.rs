@@ -33,31 +33,35 @@ pub(crate) struct Page {
     after: i64,
 }
 
-pub(crate) async fn list(pool: State<PgPool>, _: Person, Query(page): Query<Page>) -> Result<Json<Vec<Task>>, Error> {
+pub(crate) async fn list(
+    State(pool): State<PgPool>,
+    _: Person,
+    Query(page): Query<Page>,
+) -> Result<Json<Vec<Task>>, Error> {
     let select = "select id, text, done, file from tasks where id > $1 order by id limit 50";
-    Ok(Json(sqlx::query_as(select).bind(page.after).fetch_all(&*pool).await?))
+    Ok(Json(sqlx::query_as(select).bind(page.after).fetch_all(&pool).await?))
 }
 
 pub(crate) async fn add(
-    pool: State<PgPool>,
+    State(pool): State<PgPool>,
     topics: State<Topics>,
     person: Person,
     Valid(Json(new)): Valid<Json<NewTask>>,
 ) -> Result<(StatusCode, Json<Task>), Error> {
     let insert = "insert into tasks (text, person) values ($1, $2) returning id, text, done, file";
-    let task = sqlx::query_as(insert).bind(new.text).bind(person.id).fetch_one(&*pool).await?;
+    let task = sqlx::query_as(insert).bind(new.text).bind(person.id).fetch_one(&pool).await?;
     Ok((StatusCode::CREATED, Json(told(&topics, task))))
 }
 
 pub(crate) async fn change(
-    pool: State<PgPool>,
+    State(pool): State<PgPool>,
     topics: State<Topics>,
     _: Person,
     Path(id): Path<i64>,
     Json(change): Json<Change>,
 ) -> Result<Json<Task>, Error> {
     let update = "update tasks set done = $2 where id = $1 returning id, text, done, file";
-    let task: Option<Task> = sqlx::query_as(update).bind(id).bind(change.done).fetch_optional(&*pool).await?;
+    let task: Option<Task> = sqlx::query_as(update).bind(id).bind(change.done).fetch_optional(&pool).await?;
     Ok(Json(told(&topics, task.ok_or_else(not_found)?)))
 }
 

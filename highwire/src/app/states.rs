@@ -111,12 +111,17 @@ impl Map {
         self.values.contains_key(&TypeId::of::<T>())
     }
 
-    pub(crate) fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        self.values.get(&TypeId::of::<T>()).cloned().and_then(|value| value.downcast().ok())
+    pub(crate) fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.values.get(&TypeId::of::<T>())?.downcast_ref()
+    }
+
+    #[cfg(all(feature = "cookies", feature = "json"))]
+    pub(crate) fn shared<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.values.get(&TypeId::of::<T>()).cloned()?.downcast().ok()
     }
 
     /// Returns a copy of the templates.
     pub(crate) fn templates(&self) -> Option<Templates> {
-        self.get::<Templates>().map(|templates| Templates::clone(&templates))
+        self.get::<Templates>().cloned()
     }
 }

@@ -12,6 +12,7 @@ use crate::message::base64::{decode_url, encode_url};
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::{hkdf, hmac};
 use std::fmt;
+use std::sync::Arc;
 
 /// The length of the shortest accepted secret in bytes, which is also the length of the keys derived from it.
 const LEAST_SECRET_BYTES: usize = 32;
@@ -42,8 +43,9 @@ const LEAST_SECRET_BYTES: usize = 32;
 /// assert_eq!(client.get("/").header("cookie", "user=ada").send().text(), "");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Clone)]
 pub struct Keys {
-    keys: Vec<Key>,
+    keys: Arc<[Key]>,
 }
 
 struct Key {

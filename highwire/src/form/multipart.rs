@@ -176,7 +176,7 @@ fn no_boundary() -> Response {
 
 /// Creates a parser of a request's body, or returns the response to send if the boundary is invalid.
 pub(super) fn parser(request: &Request<'_>, boundary: &str) -> Result<Parser, Response> {
-    let limits = request.values().get::<Limits>().map(|limits| Limits::clone(&limits)).unwrap_or_default();
+    let limits = request.values().get::<Limits>().cloned().unwrap_or_default();
     Parser::new(boundary, limits).ok_or_else(no_boundary)
 }
 

@@ -9,23 +9,23 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// An extractor of a value that [`App::state`](crate::App::state) has set, which all workers share. It dereferences to
-/// the value; its field is the `Arc`. An app without such a value is an error when it is built.
+/// An extractor of a value that [`App::state`](crate::App::state) has set, which all workers share: a clone of it, to which the
+/// extractor dereferences. An app without such a value is an error when it is built.
 ///
 /// ```
 /// use highwire::{App, State};
-/// use std::sync::Mutex;
+/// use std::sync::{Arc, Mutex};
 ///
+/// #[derive(Clone, Default)]
 /// struct Notes {
-///     all: Mutex<Vec<String>>,
+///     all: Arc<Mutex<Vec<String>>>,
 /// }
 ///
-/// let notes = Notes { all: Mutex::default() };
-/// let app = App::new().get("/", |notes: State<Notes>| notes.all.lock().unwrap().join("\n")).state(notes);
+/// let app = App::new().get("/", |notes: State<Notes>| notes.all.lock().unwrap().join("\n")).state(Notes::default());
 /// # let _ = app;
 /// ```
-#[derive(Debug)]
-pub struct State<T>(pub Arc<T>);
+#[derive(Clone, Copy, Debug)]
+pub struct State<T>(pub T);
 
 impl<T> Deref for State<T> {
     type Target = T;
@@ -41,7 +41,7 @@ fn missing<T>(by: &str) -> Response {
     Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
 }
 
-impl<T: Send + Sync + 'static> FromRequest for State<T> {
+impl<T: Clone + Send + Sync + 'static> FromRequest for State<T> {
     fn from_request(request: &mut Request<'_>) -> Result<State<T>, Response> {
         State::from_request_optional(request)?.ok_or_else(|| missing::<T>("App::state"))
     }
@@ -288,9 +288,9 @@ impl OptionalFromRequest for Tls {
     }
 }
 
-impl<T: Send + Sync + 'static> OptionalFromRequest for State<T> {
+impl<T: Clone + Send + Sync + 'static> OptionalFromRequest for State<T> {
     fn from_request_optional(request: &mut Request<'_>) -> Result<Option<State<T>>, Response> {
-        Ok(request.values().get::<T>().map(State))
+        Ok(request.values().get::<T>().cloned().map(State))
     }
 }
 

@@ -175,10 +175,10 @@ fn http2_connections_that_do_not_fit_the_budget_are_forgotten() {
 
 #[test]
 fn a_job_that_the_pool_has_not_begun_with_goes_with_its_connection() {
-    type Gate = Mutex<mpsc::Receiver<()>>;
+    type Gate = Arc<Mutex<mpsc::Receiver<()>>>;
     let (release, gate) = mpsc::channel::<()>();
     let app = App::new()
-        .state::<Gate>(Mutex::new(gate))
+        .state::<Gate>(Arc::new(Mutex::new(gate)))
         .configure(|config| config.limits.blocking_threads = 1)
         .get("/hold", async |State(gate): State<Gate>| {
             highwire::spawn(async {

@@ -156,8 +156,7 @@ pub(super) fn layers(tree: &Tree) -> Vec<Finding> {
             let found = tree.texts.get(&manifest).map(|text| dependencies(text)).into_iter().flatten();
             found.filter_map(move |(line, name)| {
                 let name = name.strip_prefix("highwire-").unwrap_or(name);
-                // A crate may name itself, for the features of its own tests.
-                let is_above = name != layer && ours.contains(&name) && !below.contains(&name);
+                let is_above = ours.contains(&name) && !below.contains(&name);
                 is_above.then(|| Finding::new(&manifest, line, format!("depends on `{name}`")))
             })
         })

@@ -2,14 +2,14 @@
 
 use highwire::{App, Json, Path, State, StatusCode};
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 #[derive(Clone, serde::Deserialize, serde::Serialize)]
 struct Note {
     text: String,
 }
 
-type Notes = Mutex<HashMap<u32, Note>>;
+type Notes = Arc<Mutex<HashMap<u32, Note>>>;
 
 fn show(notes: State<Notes>, Path(id): Path<u32>) -> Option<Json<Note>> {
     notes.lock().unwrap().get(&id).cloned().map(Json)

@@ -5,7 +5,7 @@ use highwire::middleware::{Next, OwnedRequest, Timeout, after, from_fn};
 use highwire::testing::Client;
 use highwire::{App, FromRequest, Handler, Reply, Request, Response, State, blocking, spawn_blocking};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The longest time that the test waits for other threads.
@@ -29,7 +29,7 @@ impl Ends {
 }
 
 /// An argument of a job. Its drop sends a word to the test, and then panics.
-struct Witness(State<Ends>);
+struct Witness(State<Arc<Ends>>);
 
 impl Drop for Witness {
     fn drop(&mut self) {
@@ -52,10 +52,10 @@ fn a_job_whose_request_is_over_before_it_begins_holds_nothing_and_is_not_done() 
     let (release, gate) = channel::<()>();
     let (say, said) = channel();
     let app = App::new()
-        .state(Ends { say: Mutex::new(say), gate: Mutex::new(gate) })
+        .state(Arc::new(Ends { say: Mutex::new(say), gate: Mutex::new(gate) }))
         .configure(|config| config.limits.blocking_threads = 1)
         // Starts a job that nothing cancels. The job occupies the pool's thread until the gate opens.
-        .get("/hold", async |ends: State<Ends>| {
+        .get("/hold", async |ends: State<Arc<Ends>>| {
             highwire::spawn(async move { spawn_blocking(move || ends.pass()).await.expect("the pool has room") });
         })
         .post("/bare", job.clone())

@@ -12,6 +12,7 @@ fn error(app: App) -> String {
     app.server().err().map(|error| error.to_string()).unwrap_or_default()
 }
 
+#[derive(Clone)]
 struct Pool;
 
 fn listed(_: State<Pool>) -> &'static str {

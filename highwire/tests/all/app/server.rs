@@ -5,7 +5,7 @@ use highwire::server::{Balance, Engine, Handle};
 use highwire::{App, Error, IntoResponse, Peer, PerWorker, Reply, Response, State, blocking};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use testkit::http1::{PATIENCE, body, connect, exchange_text, get as ask};
 
@@ -150,9 +150,9 @@ fn an_abort_cuts_and_says_so() {
 fn state_is_shared_and_local_values_belong_to_a_worker() {
     for engine in engines::available(engines::ALL) {
         let app = App::new()
-            .state(AtomicUsize::new(0))
+            .state(Arc::new(AtomicUsize::new(0)))
             .per_worker(|| std::cell::Cell::new(0usize))
-            .get("/state", |count: State<AtomicUsize>| count.fetch_add(1, Ordering::Relaxed).to_string())
+            .get("/state", |count: State<Arc<AtomicUsize>>| count.fetch_add(1, Ordering::Relaxed).to_string())
             .get("/local", |count: PerWorker<std::cell::Cell<usize>>| {
                 count.set(count.get() + 1);
                 count.get().to_string()

@@ -27,7 +27,7 @@ fn long_bodies_arrive_whole_on_each_engine() {
         let app = App::new()
             .post("/echo", |body: Bytes| body)
             .post("/through/{length}", async |Path(length): Path<usize>, State(state): State<(Client, Url)>| {
-                let (client, url) = &*state;
+                let (client, url) = state;
                 let url = url.get().expect("the address").clone() + "/echo";
                 let sent = body(length);
                 let got = client.post(&url).body(sent.clone()).send().await.expect("a response").bytes().await;
@@ -159,8 +159,8 @@ fn every_kind_of_response_can_follow_a_long_body() {
                 highwire::Response::stream(receiver)
             })
             .get("/check", async |State(state): State<(Client, Url)>| {
-                let (client, url) = &*state;
-                let checked = check(client, url.get().expect("the address")).await;
+                let (client, url) = state;
+                let checked = check(&client, url.get().expect("the address")).await;
                 checked.map_or_else(|error| error.to_string(), |()| "passed".to_string())
             })
             .configure(move |config| config.engine = engine);

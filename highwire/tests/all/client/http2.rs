@@ -148,12 +148,12 @@ fn a_handler_may_open_a_connection_during_the_shutdown() {
     let state = (client(), url, is_called.clone(), may_go_on.clone());
     type Shared = (Client, String, Arc<AtomicBool>, Arc<AtomicBool>);
     let app = App::new().state(state).get("/", async |State(shared): State<Shared>| {
-        let (client, url, called, go_on) = &*shared;
+        let (client, url, called, go_on) = shared;
         called.store(true, Ordering::SeqCst);
         while !go_on.load(Ordering::SeqCst) {
             highwire::time::sleep(Duration::from_millis(2)).await;
         }
-        let response = client.get(url).send().await?;
+        let response = client.get(&url).send().await?;
         Ok::<_, Error>(response.status().as_u16().to_string())
     });
     let server = app.configure(|config| config.workers = 1).listen("127.0.0.1:0").expect("an address");

@@ -19,7 +19,7 @@ use highwire::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Sender;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// A running server. Dropping the value stops the server.
@@ -142,14 +142,14 @@ pub(crate) fn app(place: &Place, reports: Sender<String>) -> App {
     let session = Cookie::new("session", "").secure(false);
     App::new()
         .get("/page", || Html(include_str!("page.html")))
-        .post("/report", |report: String, reports: State<Reports>| {
+        .post("/report", |report: String, reports: State<Arc<Reports>>| {
             let sender = reports.0.0.lock().unwrap_or_else(PoisonError::into_inner);
             // Fails if the report arrives after the test has given up.
             let _ = sender.send(report);
             StatusCode::NO_CONTENT
         })
-        .state(Reports(Mutex::new(reports)))
-        .state(Gates::default())
+        .state(Arc::new(Reports(Mutex::new(reports))))
+        .state(Arc::<Gates>::default())
         .state(Sessions::in_cookies(Keys::random().expect("random bytes")).with_cookie(session))
         .state(Keys::random().expect("random bytes"))
         .files("/files", place.files().listing())
@@ -175,7 +175,7 @@ pub(crate) fn app(place: &Place, reports: Sender<String>) -> App {
             let sum = (header::ETAG, header::HeaderValue::from_static("\"the sum\""));
             Response::stream(body_of(["one ", "two"])).with_trailers(|| vec![sum])
         })
-        .post("/open/{gate}", |Path(gate): Path<String>, gates: State<Gates>| {
+        .post("/open/{gate}", |Path(gate): Path<String>, gates: State<Arc<Gates>>| {
             gates.open(gate);
             StatusCode::NO_CONTENT
         })
@@ -276,7 +276,7 @@ fn jar() -> App {
 }
 
 /// Sends one word, and another one when the gate opens.
-fn drip(Path(gate): Path<String>, gates: State<Gates>) -> Response {
+fn drip(Path(gate): Path<String>, gates: State<Arc<Gates>>) -> Response {
     let (mut sender, receiver) = body::channel();
     highwire::spawn(async move {
         if sender.send("one ").await.is_ok() {
@@ -290,7 +290,7 @@ fn drip(Path(gate): Path<String>, gates: State<Gates>) -> Response {
 }
 
 /// Sends two words as [`drip`] does, but as events.
-fn events(Path(gate): Path<String>, gates: State<Gates>) -> Response {
+fn events(Path(gate): Path<String>, gates: State<Arc<Gates>>) -> Response {
     let (mut events, response) = sse::channel();
     highwire::spawn(async move {
         if events.send(Event::new("one\nand a half").name("word").id("1")).await.is_ok() {

@@ -429,7 +429,7 @@ fn a_client_that_leaves_frees_the_upstream() {
                     let _ = self.0.send(());
                 }
             }
-            let _gone = Gone((*left).clone());
+            let _gone = Gone(left);
             highwire::time::sleep(Duration::from_secs(60)).await;
             "never"
         });

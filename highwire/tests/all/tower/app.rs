@@ -16,7 +16,7 @@ use std::future::pending;
 use std::io::Write;
 use std::pin::Pin;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tower_service::Service;
@@ -162,7 +162,7 @@ fn the_last_clone_ends_the_workers_after_what_is_under_way() {
         let (give, take) = mpsc::channel();
         let give = Mutex::new(give);
         let app = App::new()
-            .state(told)
+            .state(Arc::new(told))
             .get("/", move |reply: Reply| give.lock().expect("no panic").send(reply).expect("the test waits"))
             .configure(|config| (config.workers, config.engine) = (2, engine));
         let service = start(app);
@@ -188,7 +188,7 @@ fn the_last_clone_ends_the_workers_after_what_is_under_way() {
 fn what_is_under_way_is_cut_when_the_time_of_the_shutdown_is_up() {
     let (told, ended) = told();
     let app = App::new()
-        .state(told)
+        .state(Arc::new(told))
         .get("/never", async || pending::<&'static str>().await)
         .get("/streams", || Response::stream(Stuck))
         .configure(|config| config.timeouts.shutdown = Duration::from_millis(100));
