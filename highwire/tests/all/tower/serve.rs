@@ -182,6 +182,58 @@ fn middleware_extensions_and_layers_of_tower() {
 }
 
 #[test]
+fn a_store_of_keys_behind_layers_of_tower_http() {
+    type Store = Arc<Mutex<HashMap<String, Bytes>>>;
+    async fn value(Path(key): Path<String>, State(store): State<Store>) -> Result<Bytes, StatusCode> {
+        store.lock().expect("no panic").get(&key).cloned().ok_or(StatusCode::NOT_FOUND)
+    }
+    async fn set(Path(key): Path<String>, State(store): State<Store>, bytes: Bytes) {
+        store.lock().expect("no panic").insert(key, bytes);
+    }
+    let app = || {
+        Router::new()
+            .route("/{key}", get(value).post(set))
+            .route("/slow", get(async || tokio::time::sleep(PATIENCE).await))
+            .layer(tower_http::compression::CompressionLayer::new())
+            .layer(tower_http::limit::RequestBodyLimitLayer::new(8))
+            .layer(tower_http::cors::CorsLayer::permissive())
+            .layer(tower_http::timeout::TimeoutLayer::with_status_code(
+                StatusCode::REQUEST_TIMEOUT,
+                Duration::from_millis(50),
+            ))
+            .with_state(Store::default())
+    };
+    let asks: &[Ask] = &[
+        ("GET", "/a", &[], ""),
+        ("POST", "/a", &[], "12345678"),
+        ("GET", "/a", &[("origin", "https://b.example")], ""),
+        ("POST", "/a", &[], "123456789"),
+        ("OPTIONS", "/a", &[("origin", "https://b.example"), ("access-control-request-method", "POST")], ""),
+        ("GET", "/slow", &[], ""),
+    ];
+    let seen = compare(app, asks);
+    assert_eq!(seen.iter().map(|seen| seen.0).collect::<Vec<_>>(), [404, 200, 200, 413, 200, 408]);
+    assert_eq!(seen[2].2, "12345678");
+}
+
+#[test]
+fn bodies_that_middleware_reads_and_versions_in_the_path() {
+    async fn upper(request: Request, next: Next) -> Result<Response, StatusCode> {
+        let (parts, body) = request.into_parts();
+        let bytes = axum::body::to_bytes(body, 100).await.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
+        let response = next.run(Request::from_parts(parts, Body::from(bytes.to_ascii_uppercase()))).await;
+        let (parts, body) = response.into_parts();
+        let bytes = axum::body::to_bytes(body, 100).await.map_err(|_| StatusCode::BAD_GATEWAY)?;
+        Ok(Response::from_parts(parts, Body::from([&bytes[..], b"!"].concat())))
+    }
+    let echo = async |Path(version): Path<u32>, text: String| format!("{version}: {text}");
+    let app = move || Router::new().route("/v{version}/echo", post(echo)).layer(middleware::from_fn(upper));
+    let asks: &[Ask] = &[("POST", "/v2/echo", &[], "text"), ("POST", "/vx/echo", &[], "text")];
+    let seen = compare(app, asks);
+    assert_eq!((&*seen[0].2, seen[1].0), ("2: TEXT!", 400));
+}
+
+#[test]
 fn errors_with_the_question_mark_and_an_extractor_of_ones_own() {
     struct Failed(Box<dyn std::error::Error>);
     impl IntoResponse for Failed {
