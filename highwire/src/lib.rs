@@ -25,9 +25,9 @@
 //! | feature | contents |
 //! |---|---|
 //! | `json` (default) | `Json`, `Query`, `Form` and typed `Path` |
-//! | `tls` (default) | `tls`, `Server::listen_tls`, `ws::Connect::tls` |
+//! | `tls` (default) | `tls`, `Server::listen_tls`; with `client`, `ws::Connect::tls` |
 //! | `client` | `client`, `ws::connect`, and `proxy`: the reverse proxy |
-//! | `testing` | `testing`: tests of an app without sockets; includes `client` and `self-signed` |
+//! | `testing` | `testing`: tests of an app without sockets; includes `client`; with `self-signed`, `testing::Client::https` |
 //! | `self-signed` | `TlsConfig::self_signed`: certificates for development; includes `tls` |
 //! | `compress` | `compress`: compression of responses, decompression of request bodies |
 //! | `cookies` | signed and private cookies; with `json` the module `session` |

@@ -12,7 +12,7 @@
 //! # Ok::<(), highwire::Error>(())
 //! ```
 //!
-//! [`Client::new`] sends plain HTTP; `Client::https` (feature `tls`) sends HTTPS.
+//! [`Client::new`] sends plain HTTP; `Client::https` (feature `self-signed`) sends HTTPS.
 //!
 //! The whole server runs on a simulated network, from the parser to the timeouts. Each request opens a new connection. Its
 //! handlers cannot reach real servers: connections are refused. A [`client::Client::to`] another app can be their client;

@@ -1,5 +1,5 @@
 //! Sleeps and timeouts for handlers and tasks, by the worker's clock, which is virtual in the simulator and in tests
-//! with [`testing`](crate::testing).
+//! with the module `testing`.
 
 /// Waits for a duration.
 ///

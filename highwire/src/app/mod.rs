@@ -321,8 +321,8 @@ impl App {
     }
 
     /// Adds a value that handlers take as [`State<T>`](crate::State). The handlers of a nested app see its own value, or that
-    /// of the app around it. Each handler gets a clone, so wrap a value that cannot be cloned, or whose clones are separate, in an
-    /// [`Arc`]. A second value of the same type in one app is an error when the server is built.
+    /// of the app around it. Each handler gets a clone, so wrap a value in an [`Arc`] if it cannot be cloned, if its clones are
+    /// separate (`OnceLock`, `OnceCell`), or if they are costly (`Vec`, `HashMap`). A second value of the same type in one app is an error when the server is built.
     pub fn state<T: Any + Clone + Send + Sync>(mut self, value: T) -> App {
         if !self.scopes.insert(value) {
             self.twice::<T>("state");

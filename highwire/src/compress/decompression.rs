@@ -174,6 +174,7 @@ impl Decoding {
 
 /// Returns a transform that decodes a body with these codings, in the order in which they were applied, to at most `limit`
 /// bytes.
+#[cfg(feature = "client")]
 pub(crate) fn decoding(codings: Vec<Coding>, limit: u64) -> Box<dyn Transform> {
     Box::new(Decoding::new(codings, limit, RATIO, DECODER_MEMORY))
 }

@@ -38,6 +38,7 @@ use std::cell::Cell;
 use std::thread::LocalKey;
 
 pub use compression::{Compression, compressible};
+#[cfg(feature = "client")]
 pub(crate) use decompression::decoding;
 pub use decompression::{Decoded, Decompression};
 

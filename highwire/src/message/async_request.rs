@@ -12,6 +12,7 @@ use crate::message::request::{BodyUse, FromRequest, Request, one_body};
 /// ```
 /// use highwire::testing::Client;
 /// use highwire::{App, AsyncFromRequest, Bearer, IntoResponse, Response, State, StatusCode};
+/// # #[derive(Clone)]
 /// # struct Users;
 /// # impl Users {
 /// #     async fn of_token(&self, token: &str) -> Option<String> { (token == "x1y2").then(|| "ann".to_string()) }

@@ -318,6 +318,7 @@ pub trait FromRequest: Sized {
     /// ```
     /// use highwire::{App, FromRequest, Provided, Request, Response, State};
     ///
+    /// #[derive(Clone)]
     /// struct Prices { /* … */ }
     ///
     /// /// The price of the seat that the request is for.

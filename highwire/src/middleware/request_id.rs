@@ -11,7 +11,7 @@ pub const REQUEST_ID_BYTES: usize = 128;
 pub(crate) const NAME: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Gives each request an identifier of 128 random bits, written as hex digits. Handlers take it as [`RequestId`]; the
-/// response has it in `X-Request-Id`, and a [`Proxy`](crate::proxy::Proxy) passes it on.
+/// response has it in `X-Request-Id`, and a `proxy::Proxy` passes it on.
 ///
 /// ```
 /// use highwire::App;

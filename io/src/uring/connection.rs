@@ -17,6 +17,8 @@ pub(super) struct Connection {
     pub(super) paused: bool,
     /// True from the arming of a multishot receive until it has taken what was there: see `look_for_end`.
     pub(super) newly_armed: bool,
+    /// True if the loop has resumed receiving at some time: see `look_for_end`.
+    pub(super) resumed: bool,
     pub(super) ended: bool,
     /// True if a poll for the peer's end is in flight.
     pub(super) watches_end: bool,
@@ -74,6 +76,7 @@ impl Connection {
             receive: Receive::None,
             paused: false,
             newly_armed: false,
+            resumed: false,
             ended: false,
             watches_end: false,
             sending: false,

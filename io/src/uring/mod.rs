@@ -251,7 +251,7 @@ impl Uring {
                 Op::ResumeRecv { socket } => {
                     if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.is_closed())
                     {
-                        connection.paused = false;
+                        (connection.paused, connection.resumed) = (false, true);
                         if let Some(lent_buffer) = connection.lent_buffer.take()
                             && connection.fills_lent_buffer()
                         {

@@ -127,7 +127,7 @@ impl Uring {
             return;
         }
         connection.lent_buffer = Some(Box::new(LentBuffer::new(buffer, room)));
-        connection.paused = true;
+        (connection.paused, connection.resumed) = (true, true);
         if connection.is_armed() {
             self.cancel(data(kind::RECEIVE, socket));
         }

@@ -78,7 +78,21 @@ pub(super) fn prepare(root: &Path) -> Result<()> {
     super::build_programs(root)?;
     let target = ["--release", "--target-dir"];
     cargo_build(root, &["build", "-p", "highwire-cli", target[0], target[1], "target"])?;
-    cargo_build(root, &["build", "-p", "highwire", "--example", "client_cost", target[0], target[1], "target"])?;
+    cargo_build(
+        root,
+        &[
+            "build",
+            "-p",
+            "highwire",
+            "--features",
+            "client",
+            "--example",
+            "client_cost",
+            target[0],
+            target[1],
+            "target",
+        ],
+    )?;
     let peers = ["--manifest-path", "bench/peers/Cargo.toml"];
     cargo_build(root, &["build", "-p", "clients", peers[0], peers[1], target[0], target[1], "bench/peers/target"])
 }
