@@ -11,6 +11,7 @@ use highwire::server::{Balance, Engine, Listen, Listener, Timeouts};
 use highwire::tls::{ClientAuth, TlsConfig};
 use highwire::topics::Topics;
 use highwire::{App, Files, HeaderName, HeaderValue, StatusCode};
+use highwire_cli::bench::Bench;
 use log::Log;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,6 +30,14 @@ struct Command {
 
 #[derive(Subcommand)]
 enum Action {
+    #[command(flatten)]
+    Serving(Serving),
+    /// Send requests to a server, and measure it.
+    Bench(Box<Bench>),
+}
+
+#[derive(Subcommand)]
+enum Serving {
     /// Serve a demo page and sample routes, to try out and to benchmark.
     Demo(Demo),
     /// Serve the files of a folder, and pass requests on to other servers.
@@ -450,14 +459,21 @@ impl Serve {
 }
 
 fn main() -> ExitCode {
-    let action = Command::parse().action;
-    let (Action::Demo(Demo { running, .. }) | Action::Serve(Serve { running, .. })) = &action;
-    let level = if running.quiet { LevelFilter::ERROR } else { LevelFilter::INFO };
-    // The requests are logged because they were asked for.
-    let levels = Targets::new().with_default(level).with_target("highwire::access", LevelFilter::INFO);
     // Must run before the first thread starts, because glibc assigns a heap to a thread when the thread first
     // allocates.
     highwire::server::share_heap();
+    match Command::parse().action {
+        Action::Serving(serving) => start(serving),
+        Action::Bench(bench) => bench.run(),
+    }
+}
+
+/// Starts the log and the server, and runs it to its end.
+fn start(serving: Serving) -> ExitCode {
+    let (Serving::Demo(Demo { running, .. }) | Serving::Serve(Serve { running, .. })) = &serving;
+    let level = if running.quiet { LevelFilter::ERROR } else { LevelFilter::INFO };
+    // The requests are logged because they were asked for.
+    let levels = Targets::new().with_default(level).with_target("highwire::access", LevelFilter::INFO);
     let log = match Log::start() {
         Ok(log) => log,
         Err(error) => {
@@ -468,8 +484,8 @@ fn main() -> ExitCode {
     log.take_panics();
     let lines = tracing_subscriber::fmt::layer().with_writer(log.clone()).with_ansi(false);
     tracing_subscriber::registry().with(lines.with_filter(levels)).init();
-    let (app, running) = match action {
-        Action::Demo(Demo { broker, running }) => match topics(broker.as_deref()) {
+    let (app, running) = match serving {
+        Serving::Demo(Demo { broker, running }) => match topics(broker.as_deref()) {
             Ok(topics) => (highwire_cli::demo::app_with(topics), running),
             Err(error) => {
                 log.write(format!("highwire: --broker: {error}\n").as_bytes());
@@ -477,7 +493,7 @@ fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             }
         },
-        Action::Serve(serve) => match serve.app() {
+        Serving::Serve(serve) => match serve.app() {
             Ok(app) => app,
             Err(error) => {
                 log.write(format!("highwire: {error}\n").as_bytes());

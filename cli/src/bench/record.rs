@@ -1,0 +1,197 @@
+//! What a run has measured: two histograms of latencies, and counts.
+
+use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Latencies are recorded from 1 µs to 1 hour with three significant digits. Longer ones count as an hour.
+pub const MOST_MICROSECONDS: u64 = 3_600_000_000;
+const DIGITS: u8 = 3;
+
+/// The class of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// No connection.
+    Connect,
+    /// No connection, because this machine has no local port left.
+    LocalPorts,
+    /// The TLS handshake failed, or the session did.
+    Tls,
+    /// No whole response within the time limit.
+    Timeout,
+    /// The server has reset the connection.
+    Reset,
+    /// The server has closed the connection before a response began.
+    Closed,
+    /// The response ended before its announced length.
+    ShortBody,
+    /// The server has broken the protocol, or speaks another one.
+    Protocol,
+    /// The server has reset the stream, or sent GOAWAY.
+    Stream,
+    /// A status that was not expected.
+    Status,
+    /// The run ended before the response did.
+    Unfinished,
+}
+
+impl Fault {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Connect => "connect",
+            Fault::LocalPorts => "no local port",
+            Fault::Tls => "TLS",
+            Fault::Timeout => "timeout",
+            Fault::Reset => "reset",
+            Fault::Closed => "closed without a response",
+            Fault::ShortBody => "short body",
+            Fault::Protocol => "protocol",
+            Fault::Stream => "stream reset or GOAWAY",
+            Fault::Status => "status",
+            Fault::Unfinished => "unfinished at the end",
+        }
+    }
+}
+
+/// What one worker, or all of them, have measured.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Latencies from the intended times, in µs.
+    pub intended: Histogram<u64>,
+    /// Latencies from the actual sends, in µs.
+    pub sent: Histogram<u64>,
+    /// How late requests were sent although a connection was free, in µs: the generator's own lag.
+    pub lag: Histogram<u64>,
+    /// The times in which connections were opened, without TLS, in µs.
+    pub connects: Histogram<u64>,
+    /// The times of TLS handshakes, in µs.
+    pub handshakes: Histogram<u64>,
+    /// The requests that were sent.
+    pub requests: u64,
+    /// The expected responses that were complete before the end of the run.
+    pub responses: u64,
+    /// The expected responses that were complete soon after it.
+    pub late: u64,
+    /// The responses by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// The errors by class, and an example of each.
+    pub faults: BTreeMap<Fault, (u64, String)>,
+    /// Bytes received and sent, of the connections.
+    pub received_bytes: u64,
+    /// The bytes that were sent.
+    pub sent_bytes: u64,
+    /// Requests that were due and had no free connection until the end.
+    pub unsent: u64,
+    /// The time for which requests were sent.
+    pub elapsed: Duration,
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, MOST_MICROSECONDS, DIGITS).expect("valid bounds")
+}
+
+impl Default for Record {
+    /// Creates an empty record.
+    fn default() -> Record {
+        Record {
+            intended: histogram(),
+            sent: histogram(),
+            lag: histogram(),
+            connects: histogram(),
+            handshakes: histogram(),
+            requests: 0,
+            responses: 0,
+            late: 0,
+            statuses: BTreeMap::new(),
+            faults: BTreeMap::new(),
+            received_bytes: 0,
+            sent_bytes: 0,
+            unsent: 0,
+            elapsed: Duration::ZERO,
+        }
+    }
+}
+
+impl Record {
+    /// Counts errors of a class.
+    pub fn fault(&mut self, fault: Fault, count: u64, example: impl FnOnce() -> String) {
+        if count > 0 {
+            self.faults.entry(fault).or_insert_with(|| (0, example())).0 += count;
+        }
+    }
+
+    /// The number of errors. Not counted: requests that the end of the run has cut short.
+    pub fn errors(&self) -> u64 {
+        self.faults.iter().filter(|(fault, _)| **fault != Fault::Unfinished).map(|(_, (count, _))| count).sum()
+    }
+
+    /// Expected responses a second.
+    pub fn rate(&self) -> f64 {
+        self.responses as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// Adds what another worker has measured at the same time.
+    pub fn merge(&mut self, other: &Record) {
+        for (ours, theirs) in [
+            (&mut self.intended, &other.intended),
+            (&mut self.sent, &other.sent),
+            (&mut self.lag, &other.lag),
+            (&mut self.connects, &other.connects),
+            (&mut self.handshakes, &other.handshakes),
+        ] {
+            ours.add(theirs).expect("the same bounds");
+        }
+        self.requests += other.requests;
+        self.responses += other.responses;
+        self.late += other.late;
+        for (status, count) in &other.statuses {
+            *self.statuses.entry(*status).or_default() += count;
+        }
+        for (fault, (count, example)) in &other.faults {
+            self.fault(*fault, *count, || example.clone());
+        }
+        self.received_bytes += other.received_bytes;
+        self.sent_bytes += other.sent_bytes;
+        self.unsent += other.unsent;
+        self.elapsed = self.elapsed.max(other.elapsed);
+    }
+}
+
+/// Records a latency. Hours count as one hour, because they saturate.
+pub fn note(histogram: &mut Histogram<u64>, latency: Duration) {
+    histogram.saturating_record((latency.as_micros() as u64).clamp(1, MOST_MICROSECONDS));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The naive twin: percentiles of a sorted list. The histogram may differ by its three digits.
+    #[test]
+    fn percentiles_are_those_of_a_sorted_list() {
+        let mut random = fastrand::Rng::with_seed(3);
+        for scale in [1.0, 50.0, 3000.0, 2e6] {
+            let (mut list, mut histogram) = (Vec::new(), histogram());
+            for _ in 0..10_000 {
+                let microseconds = (-(1.0 - random.f64()).ln() * scale) as u64 + 1;
+                list.push(microseconds);
+                note(&mut histogram, Duration::from_micros(microseconds));
+            }
+            list.sort_unstable();
+            for quantile in [0.0, 0.5, 0.9, 0.99, 0.999, 1.0] {
+                let rank = ((quantile * list.len() as f64).ceil() as usize).clamp(1, list.len());
+                let (exact, found) = (list[rank - 1] as f64, histogram.value_at_quantile(quantile) as f64);
+                assert!((found - exact).abs() <= (exact * 0.001).max(1.0), "{quantile} of {scale}: {found}, {exact}");
+            }
+        }
+    }
+
+    #[test]
+    fn very_long_latencies_count_as_an_hour() {
+        let mut histogram = histogram();
+        note(&mut histogram, Duration::from_secs(9000));
+        assert!(histogram.max() as f64 >= MOST_MICROSECONDS as f64 * 0.999);
+    }
+}

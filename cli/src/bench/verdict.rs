@@ -1,0 +1,155 @@
+//! What was the limit of a run: the server, the generator, the network, or the rate that was asked for.
+
+use super::record::{Fault, Record};
+use super::watch::Watched;
+use std::time::Duration;
+
+/// A worker that is busy for this share of the time, or waits for a CPU, is the limit.
+const BUSY: f64 = 0.95;
+
+/// An open loop that sends this share of the requests that were due is limited by its rate.
+const REACHED: f64 = 0.99;
+
+/// Requests that the generator sends so much too late, at the 99th percentile, spoil the latencies.
+const MOST_LAG: Duration = Duration::from_millis(1);
+
+/// The share of segments that are sent again from which on the network is the limit.
+const LOSSY: f64 = 0.005;
+
+/// A response that takes at most this many times the opening of a connection waits for the network, and not for the server.
+const DISTANT: f64 = 1.5;
+
+/// From this time for the opening of a connection on, the server is at a distance.
+const FAR: Duration = Duration::from_millis(2);
+
+/// The party that was the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The server.
+    Server,
+    /// This program, its machine or its settings. The figures say little about the server.
+    Generator,
+    /// The path to the server.
+    Network,
+    /// The rate that was asked for.
+    Rate,
+}
+
+/// The limit, and how it is known.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Verdict {
+    /// The party.
+    pub limit: Limit,
+    /// The reason, in words.
+    pub reason: String,
+}
+
+/// Judges a run. `planned` is the number of requests that an open loop had to send; `is_local` is true if the server is on this
+/// machine.
+pub fn judge(record: &Record, watched: &Watched, planned: Option<u64>, is_local: bool) -> Verdict {
+    let verdict = |limit, reason: String| Verdict { limit, reason };
+    let attempts = record.requests.max(1) as f64;
+    let ports = record.faults.get(&Fault::LocalPorts).map_or(0, |(count, _)| *count);
+    if ports as f64 > attempts * 0.001 {
+        return verdict(Limit::Generator, format!("this machine had no local port left, {ports} times"));
+    }
+    let busiest = watched.busiest().unwrap_or_default();
+    let percent = (busiest * 100.0).min(100.0);
+    let lag = Duration::from_micros(record.lag.value_at_quantile(0.99));
+    let is_lagging = !record.lag.is_empty() && lag > MOST_LAG;
+    if let Some(planned) = planned {
+        if is_lagging && busiest >= BUSY {
+            let text = format!("it was busy {percent:.0} % of the time, and sent up to {lag:?} too late (p99)");
+            return verdict(Limit::Generator, text);
+        }
+        if record.requests as f64 >= planned as f64 * REACHED {
+            if is_lagging {
+                return verdict(
+                    Limit::Generator,
+                    format!("it sent requests up to {lag:?} too late (p99), although it was free"),
+                );
+            }
+            return verdict(
+                Limit::Rate,
+                format!("{} of {planned} requests were sent in time", record.requests.min(planned)),
+            );
+        }
+    }
+    if let Some(network) = watched.network
+        && network.retransmitted as f64 > (network.sent as f64 * LOSSY).max(10.0)
+    {
+        let (again, sent) = (network.retransmitted, network.sent);
+        return verdict(Limit::Network, format!("{again} of {sent} segments were sent again"));
+    }
+    if busiest >= BUSY {
+        return verdict(Limit::Generator, format!("a worker was busy {percent:.0} % of the time"));
+    }
+    let opening = Duration::from_micros(record.connects.value_at_quantile(0.1));
+    let median = Duration::from_micros(record.sent.value_at_quantile(0.5));
+    if !is_local
+        && !record.connects.is_empty()
+        && opening >= FAR
+        && median.as_secs_f64() <= opening.as_secs_f64() * DISTANT
+    {
+        let text = format!("a response takes {median:?}, and the opening of a connection {opening:?} already");
+        return verdict(Limit::Network, text);
+    }
+    let cpu = watched.server_cpu().map(|cpu| format!("; the server used {:.2} CPUs", cpu / watched.seconds.max(1e-9)));
+    verdict(Limit::Server, format!("the busiest worker was busy {percent:.0} % of the time{}", cpu.unwrap_or_default()))
+}
+
+impl Verdict {
+    /// The last line of a report.
+    pub fn line(&self) -> String {
+        let party = match self.limit {
+            Limit::Server => "the server was the limit",
+            Limit::Generator => "the generator was the limit, so the figures say little about the server",
+            Limit::Network => "the network was the limit",
+            Limit::Rate => "the given rate was the limit",
+        };
+        format!("{party}: {}", self.reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::note;
+    use super::super::watch::{Cpu, Network};
+    use super::*;
+
+    fn run() -> (Record, Watched) {
+        let mut record = Record::default();
+        (record.requests, record.responses) = (1000, 1000);
+        let workers = vec![Cpu { used: 2.0, waited: 0.1 }, Cpu { used: 4.0, waited: 0.1 }];
+        (record, Watched { workers, seconds: 10.0, ..Watched::default() })
+    }
+
+    #[test]
+    fn each_party_can_be_the_limit() {
+        let (record, watched) = run();
+        assert_eq!(judge(&record, &watched, None, false).limit, Limit::Server);
+        assert_eq!(judge(&record, &watched, Some(1000), false).limit, Limit::Rate);
+        assert_eq!(judge(&record, &watched, Some(2000), false).limit, Limit::Server);
+
+        let busy = Watched { workers: vec![Cpu { used: 1.0, waited: 8.9 }], ..watched.clone() };
+        assert_eq!(judge(&record, &busy, None, false).limit, Limit::Generator, "held from the CPU");
+        assert_eq!(judge(&record, &busy, Some(2000), false).limit, Limit::Generator);
+
+        let network = Some(Network { sent: 10_000, retransmitted: 100, listen_drops: 0 });
+        assert_eq!(judge(&record, &Watched { network, ..watched.clone() }, None, false).limit, Limit::Network);
+
+        let (mut ports, _) = run();
+        ports.fault(Fault::LocalPorts, 5, String::new);
+        assert_eq!(judge(&ports, &watched, None, false).limit, Limit::Generator);
+
+        let (mut far, _) = run();
+        note(&mut far.connects, Duration::from_millis(100));
+        note(&mut far.sent, Duration::from_millis(101));
+        assert_eq!(judge(&far, &watched, None, false).limit, Limit::Network);
+
+        let (mut late, _) = run();
+        note(&mut late.lag, Duration::from_millis(5));
+        assert_eq!(judge(&late, &watched, Some(1000), false).limit, Limit::Generator);
+    }
+}
