@@ -1,6 +1,6 @@
 //! One connection's protocol: the requests that wait for a response, and the responses that arrive.
 
-use super::record::{Fault, Record, note};
+use super::record::{Fault, Record, note_many};
 use super::target::{Http, Target};
 use bytes::Bytes;
 use highwire_io::Instant;
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
 /// The times of a request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Times {
     pub(super) intended: Instant,
     pub(super) sent: Instant,
@@ -33,11 +33,35 @@ pub(super) struct Shared {
     /// True from the end of the run: responses that arrive now have a latency, but are no part of the rate.
     pub(super) is_over: bool,
     pub(super) record: Record,
+    /// Responses that are not in the histograms yet: their request's times, their own, and their number.
+    pub(super) equal: (Times, Instant, u64),
+    /// The last head of a response of HTTP/1. All requests are the same, so an equal head has the same effect.
+    pub(super) known: Option<KnownHead>,
 }
 
+/// A response's head, and its effect on a connection that has sent the request.
+#[derive(Debug)]
+pub(super) struct KnownHead {
+    bytes: Vec<u8>,
+    after: h1::Connection,
+    status: u16,
+    length: Length,
+}
+
+/// The longest head that is remembered, in bytes.
+const KNOWN_BYTES: usize = 4096;
+
 impl Shared {
+    /// Records the latencies of the responses in `equal`.
+    pub(super) fn note_equal(&mut self) {
+        let (times, now, count) = self.equal;
+        self.equal.2 = 0;
+        note_many(&mut self.record.intended, now.since(times.intended), count);
+        note_many(&mut self.record.sent, now.since(times.sent), count);
+    }
+
     fn complete(&mut self, times: Times, status: u16) {
-        *self.record.statuses.entry(status).or_default() += 1;
+        self.record.count_status(status);
         if !self.expected.contains(&status) {
             return self.record.fault(Fault::Status, 1, || format!("status {status}"));
         }
@@ -46,8 +70,13 @@ impl Shared {
         } else {
             self.record.responses += 1;
         }
-        note(&mut self.record.intended, self.now.since(times.intended));
-        note(&mut self.record.sent, self.now.since(times.sent));
+        // Neighbours in a pipeline, and streams of a turn, have the same times.
+        if self.equal.0 == times && self.equal.1 == self.now {
+            self.equal.2 += 1;
+        } else {
+            self.note_equal();
+            self.equal = (times, self.now, 1);
+        }
     }
 }
 
@@ -70,6 +99,8 @@ pub(super) struct One {
     window: Vec<u8>,
     /// The status of the response that has begun; 0 if none has.
     status: u16,
+    /// True if nothing of the next response was handled.
+    is_fresh: bool,
 }
 
 #[derive(Debug)]
@@ -109,6 +140,7 @@ impl Exchange {
                 waiting: VecDeque::new(),
                 window: Vec::new(),
                 status: 0,
+                is_fresh: true,
             }),
         }
     }
@@ -218,6 +250,18 @@ impl One {
                 return Ok((at, true));
             };
             let rest = unfolded.as_deref().unwrap_or(window);
+            let begun = at;
+            if self.is_fresh
+                && let Some(known) = &shared.known
+                && rest[at..].starts_with(&known.bytes)
+            {
+                (self.http, self.status, self.is_fresh) = (known.after.clone(), known.status, false);
+                at += known.bytes.len();
+                if known.length == Length::Empty && !self.complete(times, shared) {
+                    return Ok((at, false));
+                }
+                continue;
+            }
             let received = self.http.receive(&rest[at..], &mut shared.head, &shared.limits);
             let received = received.map_err(|error| (Fault::Protocol, error.to_string()))?;
             at += received.consumed;
@@ -231,20 +275,34 @@ impl One {
                 }
                 Event::Head(length) => {
                     self.status = shared.head.status;
+                    if self.is_fresh && at - begun <= KNOWN_BYTES {
+                        let (bytes, after, status) = (rest[begun..at].to_vec(), self.http.clone(), self.status);
+                        shared.known = Some(KnownHead { bytes, after, status, length });
+                    }
+                    self.is_fresh = false;
                     length == Length::Empty
                 }
-                Event::Interim | Event::Data(_) => false,
+                Event::Interim => {
+                    self.is_fresh = false;
+                    false
+                }
+                Event::Data(_) => false,
                 Event::End { .. } => true,
             };
-            if ends {
-                self.waiting.pop_front();
-                shared.complete(times, std::mem::take(&mut self.status));
-                if !self.http.keeps_alive() {
-                    return Ok((at, false));
-                }
-                self.http = shared.template.clone();
+            if ends && !self.complete(times, shared) {
+                return Ok((at, false));
             }
         }
+    }
+
+    /// A response is complete. Returns false if the connection cannot carry another one.
+    fn complete(&mut self, times: Times, shared: &mut Shared) -> bool {
+        self.waiting.pop_front();
+        shared.complete(times, std::mem::take(&mut self.status));
+        let stays = self.http.keeps_alive();
+        self.http = shared.template.clone();
+        self.is_fresh = true;
+        stays
     }
 
     fn end(&mut self, shared: &mut Shared) -> Option<Broken> {

@@ -402,6 +402,8 @@ impl Bench {
                 now: Instant::default(),
                 is_over: false,
                 record: Record::default(),
+                equal: Default::default(),
+                known: None,
             };
             Worker::new(job, shared, live.clone())
         });

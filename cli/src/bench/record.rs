@@ -76,6 +76,7 @@ pub struct Record {
     pub late: u64,
     /// The responses by status.
     pub statuses: BTreeMap<u16, u64>,
+    usual: (u16, u64),
     /// The errors by class, and an example of each.
     pub faults: BTreeMap<Fault, (u64, String)>,
     /// Bytes received and sent, of the connections.
@@ -105,6 +106,7 @@ impl Default for Record {
             responses: 0,
             late: 0,
             statuses: BTreeMap::new(),
+            usual: (0, 0),
             faults: BTreeMap::new(),
             received_bytes: 0,
             sent_bytes: 0,
@@ -115,6 +117,23 @@ impl Default for Record {
 }
 
 impl Record {
+    /// Counts a status. Runs of one status, which are usual, are counted apart.
+    pub fn count_status(&mut self, status: u16) {
+        if self.usual.0 != status {
+            self.settle_statuses();
+            self.usual.0 = status;
+        }
+        self.usual.1 += 1;
+    }
+
+    /// Puts the counted statuses into `statuses`.
+    pub fn settle_statuses(&mut self) {
+        let (status, count) = std::mem::take(&mut self.usual);
+        if count > 0 {
+            *self.statuses.entry(status).or_default() += count;
+        }
+    }
+
     /// Counts errors of a class.
     pub fn fault(&mut self, fault: Fault, count: u64, example: impl FnOnce() -> String) {
         if count > 0 {
@@ -159,9 +178,17 @@ impl Record {
     }
 }
 
-/// Records a latency. Hours count as one hour, because they saturate.
+/// Records a latency. Hours count as one hour.
 pub fn note(histogram: &mut Histogram<u64>, latency: Duration) {
-    histogram.saturating_record((latency.as_micros() as u64).clamp(1, MOST_MICROSECONDS));
+    note_many(histogram, latency, 1);
+}
+
+/// Records a latency so many times.
+pub fn note_many(histogram: &mut Histogram<u64>, latency: Duration, count: u64) {
+    let microseconds = latency.as_secs().saturating_mul(1_000_000) + u64::from(latency.subsec_micros());
+    if count > 0 {
+        histogram.saturating_record_n(microseconds.clamp(1, MOST_MICROSECONDS), count);
+    }
 }
 
 #[cfg(test)]

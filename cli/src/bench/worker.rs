@@ -396,7 +396,9 @@ impl Worker {
             self.attempts.clear();
         }
         let now = self.shared.now;
+        self.shared.note_equal();
         let record = &mut self.shared.record;
+        record.settle_statuses();
         for times in self.links.iter().flat_map(|link| link.exchange.unanswered()) {
             record.fault(Fault::Unfinished, 1, || "no whole response before the end of the run".into());
             note(&mut record.intended, now.since(times.intended));
