@@ -62,7 +62,7 @@ impl Worker {
     pub(super) fn opened(&mut self, index: usize, queue: &mut Queue) {
         self.opening -= 1;
         let link = &mut self.links[index];
-        (link.state, link.failures) = (State::Open, 0);
+        link.state = State::Open;
         if link.session.is_some() {
             note(&mut self.shared.record.handshakes, self.shared.now.since(link.tls_since));
         }
@@ -121,16 +121,18 @@ impl Worker {
             queue.push(Op::Abort { socket: link.socket });
         }
         let is_new = link.state != State::Open;
-        self.shared.record.fault(fault, if is_new { waiting.max(1) } else { waiting }, || text);
+        // A connection that is closed or reset without a request in progress is no error: servers end idle ones.
+        let counts = is_new || matches!(fault, Fault::Protocol | Fault::Tls | Fault::Stream);
+        self.shared.record.fault(fault, if counts { waiting.max(1) } else { waiting }, || text);
         self.forget(index);
-        self.retry(index, is_new);
+        self.retry(index);
     }
 
-    /// Connects again, after a wait if the connection has never been open.
-    pub(super) fn retry(&mut self, index: usize, is_new: bool) {
+    /// Connects again after a wait, which grows with the failures since the last response.
+    pub(super) fn retry(&mut self, index: usize) {
         let link = &mut self.links[index];
         link.exchange = Exchange::new(self.job.http, &self.shared, self.job.depth);
-        link.failures = if is_new { link.failures + 1 } else { 1 };
+        link.failures += 1;
         let wait = FIRST_WAIT.saturating_mul(1 << (link.failures - 1).min(7)).min(MOST_WAIT);
         link.rests = true;
         self.attempt(index, self.shared.now + wait);
@@ -185,6 +187,9 @@ impl Worker {
 
     pub(super) fn plain_received(&mut self, index: usize, bytes: &[u8], queue: &mut Queue) {
         let result = self.links[index].exchange.receive(bytes, &mut self.shared);
+        if result.is_ok() {
+            self.links[index].failures = 0;
+        }
         let socket = self.links[index].socket;
         if matches!(result, Ok(true)) && self.job.keeps_alive {
             // New requests go first, because the bytes of the protocol itself then leave with them.

@@ -29,7 +29,7 @@ use report::{Report, Setup};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
@@ -86,7 +86,7 @@ pub enum Loop {
 /// Without --rate, the loop is closed: each connection sends its next request when it has the response. This shows the
 /// capacity. With --rate or --stages it is open: requests have intended times, whether the server keeps up or not.
 ///
-/// Exit status: 0 for a run, 1 without a server, 2 for wrong options, 3 if the generator was the limit, 4 if a condition of
+/// Exit status: 0 for a run, 1 without a server or a response, 2 for wrong options, 3 if the generator was the limit, 4 if a condition of
 /// --assert does not hold.
 #[derive(Clone, Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -275,7 +275,10 @@ impl Bench {
             .filter_map(|assertion| assertion.broken_by(&report))
             .collect();
         broken.iter().for_each(|line| eprintln!("highwire bench: --assert: {line}"));
-        if report.verdict.limit == Limit::Generator {
+        if report.record.statuses.is_empty() {
+            eprintln!("highwire bench: there was no response");
+            ExitCode::FAILURE
+        } else if report.verdict.limit == Limit::Generator {
             ExitCode::from(GENERATOR_WAS_THE_LIMIT)
         } else if !broken.is_empty() {
             ExitCode::from(BROKEN_ASSERTION)
@@ -373,7 +376,13 @@ impl Bench {
         let depth = if self.close { 1 } else { if self.http == Http::Two { self.streams } else { self.pipeline } };
         let begin = Barrier::new(threads);
         let counter = || AtomicU64::new(0);
-        let live = Arc::new(Live { responses: counter(), errors: counter(), connected: AtomicUsize::new(0), begin });
+        let live = Arc::new(Live {
+            responses: counter(),
+            errors: counter(),
+            connected: AtomicUsize::new(0),
+            begun: AtomicBool::new(false),
+            begin,
+        });
         let seed = fastrand::u64(..);
         let share = |all: usize, worker: usize| all / threads + usize::from(worker < all % threads);
         let workers = (0..threads).map(|worker| {
@@ -512,7 +521,9 @@ impl Bench {
         watched.seconds = begun.elapsed().as_secs_f64();
         watched.server = before.0.zip(self.pid.and_then(Process::read));
         watched.network = before.1.zip(Network::read()).map(|(before, after)| after.since(before));
-        if record.connects.is_empty() {
+        let has_opened =
+            if self.close { !record.connects.is_empty() } else { live.connected.load(Ordering::Relaxed) > 0 };
+        if !has_opened {
             let example = record.faults.values().next().map_or("no connection was opened", |(_, example)| example);
             return Err(Problem::Failed(format!("{}: {example}", setup.url)));
         }
@@ -523,9 +534,12 @@ impl Bench {
 
     fn tell_progress<T>(&self, live: &Live, threads: &[thread::JoinHandle<T>], length: Option<Duration>) {
         let shows = !self.quiet && self.format == Format::Text;
-        let (begun, mut told, mut responses) = (std::time::Instant::now(), Duration::ZERO, 0);
+        let (mut begun, mut told, mut responses) = (std::time::Instant::now(), Duration::ZERO, 0);
         while threads.iter().any(|thread| !thread.is_finished()) {
             thread::park_timeout(Duration::from_millis(50));
+            if !live.begun.load(Ordering::Relaxed) {
+                begun = std::time::Instant::now();
+            }
             let elapsed = begun.elapsed();
             let is_last = length.is_some_and(|length| elapsed >= length);
             if !shows || elapsed < told + PROGRESS || is_last || signal::count(Signal::Stop) > 0 {

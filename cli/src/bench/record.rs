@@ -87,6 +87,8 @@ pub struct Record {
     pub unsent: u64,
     /// The time for which requests were sent.
     pub elapsed: Duration,
+    /// The time in which the worker could not run although it had to.
+    pub stalled: Duration,
 }
 
 fn histogram() -> Histogram<u64> {
@@ -112,6 +114,7 @@ impl Default for Record {
             sent_bytes: 0,
             unsent: 0,
             elapsed: Duration::ZERO,
+            stalled: Duration::ZERO,
         }
     }
 }
@@ -124,6 +127,11 @@ impl Record {
             self.usual.0 = status;
         }
         self.usual.1 += 1;
+    }
+
+    /// Returns true if there was a whole response of any status.
+    pub fn has_responses(&self) -> bool {
+        self.usual.1 > 0 || !self.statuses.is_empty()
     }
 
     /// Puts the counted statuses into `statuses`.
@@ -175,6 +183,7 @@ impl Record {
         self.sent_bytes += other.sent_bytes;
         self.unsent += other.unsent;
         self.elapsed = self.elapsed.max(other.elapsed);
+        self.stalled = self.stalled.max(other.stalled);
     }
 }
 

@@ -7,6 +7,9 @@ use std::time::Duration;
 /// A worker that is busy for this share of the time, or waits for a CPU, is the limit.
 const BUSY: f64 = 0.95;
 
+/// A worker that stands still for this share of the time, because it was stopped or has no CPU, is the limit.
+const STALLED: f64 = 0.05;
+
 /// An open loop that sends this share of the requests that were due is limited by its rate.
 const REACHED: f64 = 0.99;
 
@@ -49,10 +52,13 @@ pub struct Verdict {
 /// machine.
 pub fn judge(record: &Record, watched: &Watched, planned: Option<u64>, is_local: bool) -> Verdict {
     let verdict = |limit, reason: String| Verdict { limit, reason };
-    let attempts = record.requests.max(1) as f64;
     let ports = record.faults.get(&Fault::LocalPorts).map_or(0, |(count, _)| *count);
-    if ports as f64 > attempts * 0.001 {
+    if ports > 0 {
         return verdict(Limit::Generator, format!("this machine had no local port left, {ports} times"));
+    }
+    let stalled = record.stalled.as_secs_f64() / record.elapsed.as_secs_f64().max(1e-9);
+    if stalled > STALLED {
+        return verdict(Limit::Generator, format!("it was stopped for {:.0} % of the time", stalled * 100.0));
     }
     let busiest = watched.busiest().unwrap_or_default();
     let percent = (busiest * 100.0).min(100.0);
@@ -138,6 +144,10 @@ mod tests {
 
         let network = Some(Network { sent: 10_000, retransmitted: 100, listen_drops: 0 });
         assert_eq!(judge(&record, &Watched { network, ..watched.clone() }, None, false).limit, Limit::Network);
+
+        let (mut stopped, _) = run();
+        (stopped.elapsed, stopped.stalled) = (Duration::from_secs(10), Duration::from_secs(2));
+        assert_eq!(judge(&stopped, &watched, None, false).limit, Limit::Generator);
 
         let (mut ports, _) = run();
         ports.fault(Fault::LocalPorts, 5, String::new);

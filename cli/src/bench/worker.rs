@@ -9,7 +9,7 @@ use highwire_io::signal::{self, Signal};
 use highwire_io::{Completion, Driver, Instant, Op, Queue, Sink, SocketId};
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
@@ -18,6 +18,9 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// How long a worker waits after the end for responses to requests that it has sent.
 const DRAIN: Duration = Duration::from_secs(1);
+
+/// A run ends after this time if all connections have failed and none has ever had a response.
+const HOPE: Duration = Duration::from_secs(1);
 
 /// A request of at least this size is sent without a copy.
 const SHARED_BYTES: usize = 16 * 1024;
@@ -51,6 +54,8 @@ pub(super) struct Live {
     pub(super) errors: AtomicU64,
     /// The connections that were open when the run began.
     pub(super) connected: AtomicUsize,
+    /// True from the first request on.
+    pub(super) begun: AtomicBool,
     /// Workers begin together, when their connections are open.
     pub(super) begin: Barrier,
 }
@@ -80,6 +85,7 @@ pub(super) struct Link {
     pub(super) tls_since: Instant,
     /// The request for which a connection of its own is being opened.
     pub(super) pending: Option<Instant>,
+    /// The failures since the last response.
     pub(super) failures: u32,
     /// True from a failure until it is time to connect again.
     pub(super) rests: bool,
@@ -106,6 +112,8 @@ pub(super) struct Worker {
     pub(super) end: Option<Instant>,
     pub(super) runs: bool,
     pub(super) told: (u64, u64),
+    /// The last tick at which there was another response, and the responses then.
+    pub(super) answered: (Instant, u64),
     pub(super) plain: Vec<u8>,
     pub(super) scratch: Vec<u8>,
 }
@@ -143,6 +151,7 @@ impl Worker {
             end: None,
             runs: false,
             told: (0, 0),
+            answered: (Instant::default(), 0),
             plain: Vec::new(),
             scratch: Vec::new(),
             job,
@@ -165,6 +174,7 @@ impl Worker {
                 self.connect_some(&mut queue);
                 driver.turn(Some(self.shared.now + TICK), &mut queue, &mut self)?;
             }
+            self.look_for_late(&mut queue);
             let open = self.links.iter().filter(|link| link.state == State::Open).count();
             self.live.connected.fetch_add(open, Ordering::Relaxed);
         }
@@ -192,6 +202,8 @@ impl Worker {
 
     fn begin_run(&mut self, queue: &mut Queue) {
         self.start = self.shared.now;
+        self.answered = (self.start, 0);
+        self.live.begun.store(true, Ordering::Relaxed);
         self.end = self.job.length.map(|length| self.start + length);
         self.runs = true;
         self.next_due();
@@ -377,8 +389,17 @@ impl Worker {
         let is_sent =
             self.shared.record.requests >= self.job.requests || (self.job.schedule.is_some() && self.due.is_none());
         let waits = |link: &Link| link.pending.is_some() || link.exchange.waiting() > 0;
+        // A run of a number of requests must not wait for ever for a server that is gone.
+        let answers = self.shared.record.received_bytes;
+        if answers != self.answered.1 {
+            self.answered = (now, answers);
+        }
+        let is_stuck = self.end.is_none() && now.since(self.answered.0) > self.job.timeout + TICK;
+        let is_hopeless = now.since(self.start) > HOPE
+            && !self.shared.record.has_responses()
+            && self.links.iter().all(|link| link.failures > 0);
         let is_done = is_sent && !self.links.iter().any(waits);
-        if is_late || is_done || signal::count(Signal::Stop) > 0 {
+        if is_late || is_done || is_stuck || is_hopeless || signal::count(Signal::Stop) > 0 {
             self.runs = false;
             let length = now.since(self.start);
             self.shared.record.elapsed = if is_late { self.job.length.unwrap_or(length) } else { length };
@@ -409,7 +430,9 @@ impl Worker {
             record.fault(Fault::Unfinished, 1, || "no connection before the end of the run".into());
             note(&mut record.intended, over.since(intended));
         }
-        while let Some(due) = self.due.filter(|due| *due < over && self.end.is_none_or(|end| *due < end)) {
+        while let Some(due) = self.due.filter(|due| *due < over && self.end.is_none_or(|end| *due < end))
+            && self.shared.record.requests + self.shared.record.unsent < self.job.requests
+        {
             self.shared.record.unsent += 1;
             note(&mut self.shared.record.intended, over.since(due));
             self.next_due();
@@ -421,6 +444,11 @@ impl Worker {
 
 impl Sink for Worker {
     fn begin(&mut self, now: Instant) {
+        let gap = now.since(self.shared.now);
+        if self.runs && gap > 2 * TICK {
+            // A turn waits for a tick at most.
+            self.shared.record.stalled += gap - TICK;
+        }
         self.shared.now = now;
     }
 
@@ -440,7 +468,7 @@ impl Sink for Worker {
                 self.links[index].pending = None;
                 self.shared.record.fault(fault, 1, || error.to_string());
                 self.forget(index);
-                self.retry(index, true);
+                self.retry(index);
             }
             Completion::Received { socket, bytes } => {
                 if let Some(index) = find(self, socket) {

@@ -8,6 +8,8 @@ mod site;
 #[cfg(unix)]
 mod ambiguous;
 #[cfg(unix)]
+mod bench;
+#[cfg(unix)]
 mod browser;
 #[cfg(unix)]
 mod clients;
