@@ -8,7 +8,15 @@ use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Lets time pass, for servers that are slow and for programs that are stopped. No result depends on how long it takes.
+fn wait(time: Duration) {
+    let end = Instant::now() + time;
+    while let Some(rest) = end.checked_duration_since(Instant::now()) {
+        std::thread::park_timeout(rest);
+    }
+}
 
 fn bench(arguments: &[&str]) -> Output {
     let mut command = Command::new(HIGHWIRE);
@@ -171,16 +179,16 @@ fn mistakes_in_options_are_told() {
 #[test]
 fn a_stall_shows_in_the_latencies_from_the_intended_times() {
     for connections in ["1", "20"] {
-        let begun = std::sync::Arc::new(std::sync::Mutex::new(None::<std::time::Instant>));
+        let begun = std::sync::Arc::new(std::sync::Mutex::new(None::<Instant>));
         let url = server(move |stream| {
             let begun = begun.clone();
             std::thread::spawn(move || {
                 while answer(&stream, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") {
                     // From the first request on, all connections stand still in the second half of a second.
-                    let first = *begun.lock().expect("no panic").get_or_insert_with(std::time::Instant::now);
+                    let first = *begun.lock().expect("no panic").get_or_insert_with(Instant::now);
                     let since = first.elapsed().as_secs_f64();
                     if (0.5..1.5).contains(&since) {
-                        std::thread::sleep(Duration::from_secs_f64(1.5 - since));
+                        wait(Duration::from_secs_f64(1.5 - since));
                     }
                 }
             });
@@ -207,9 +215,9 @@ fn a_generator_that_is_held_says_so() {
     };
     for _ in 0..8 {
         signal("STOP");
-        std::thread::sleep(Duration::from_millis(180));
+        wait(Duration::from_millis(180));
         signal("CONT");
-        std::thread::sleep(Duration::from_millis(20));
+        wait(Duration::from_millis(20));
     }
     let output = child.wait_with_output().expect("a process");
     let text = String::from_utf8_lossy(&output.stdout);
@@ -250,7 +258,7 @@ fn a_slow_server_is_the_limit_and_conditions_are_checked() {
     let url = server(|stream| {
         std::thread::spawn(move || {
             while answer(&stream, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") {
-                std::thread::sleep(Duration::from_millis(20));
+                wait(Duration::from_millis(20));
             }
         });
     });
@@ -273,9 +281,7 @@ fn what_was_measured_is_reported_after_ctrl_c_and_in_each_format() {
     let mut command = Command::new(HIGHWIRE);
     command.args(["bench", "-d", "60s", "-c", "2", "--quiet", &demo.url("/hello")]).stdout(Stdio::piped());
     let child = command.spawn().expect("a process");
-    let before = demo.log();
-    std::thread::sleep(Duration::from_millis(300));
-    drop(before);
+    wait(Duration::from_millis(300));
     Command::new("sh").args(["-c", &format!("kill -s INT {}", child.id())]).status().expect("a shell");
     let output = child.wait_with_output().expect("a process");
     let text = String::from_utf8_lossy(&output.stdout);
