@@ -5,11 +5,13 @@
 //! that time, which includes the wait for a free connection, and that from the actual send.
 
 pub mod assertion;
+pub mod compare;
 mod exchange;
 mod links;
 pub mod plan;
 pub mod record;
 pub mod report;
+pub mod statistics;
 pub mod target;
 pub mod verdict;
 pub mod watch;
@@ -81,6 +83,7 @@ pub enum Loop {
 ///   highwire bench -c 128 -d 30s --pid $(pidof server) http://127.0.0.1:8080/
 ///   highwire bench --rate 5k -d 1m --assert 'p99<5ms, errors<0.1%' https://a.example/api
 ///   highwire bench --rate 1k..50k/60s --arrival poisson http://127.0.0.1:8080/
+///   highwire bench compare --rounds 10 http://127.0.0.1:8080/ http://127.0.0.1:8081/
 ///   highwire bench --http 2 -c 16 --streams 32 http://127.0.0.1:8080/hello
 ///
 /// Without --rate, the loop is closed: each connection sends its next request when it has the response. This shows the
@@ -89,22 +92,51 @@ pub enum Loop {
 /// Exit status: 0 for a run, 1 without a server or a response, 2 for wrong options, 3 if the generator was the limit, 4 if a condition of
 /// --assert does not hold.
 #[derive(Clone, Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Bench {
-    /// Where to send requests: http or https.
-    url: String,
+    #[command(subcommand)]
+    action: Option<Action>,
 
+    /// Where to send requests: http or https.
+    #[arg(required = true)]
+    url: Option<String>,
+
+    #[command(flatten)]
+    load: Load,
+
+    /// The process of the server, to report its CPU, memory and context switches.
+    #[arg(long)]
+    pid: Option<u32>,
+
+    /// Conditions that must hold, such as 'p99<5ms, errors<0.1%, rate>10k'. Latencies count from the intended times. Repeatable.
+    #[arg(long = "assert", value_name = "CONDITIONS")]
+    assertions: Vec<String>,
+
+    /// The format of the report.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// What `highwire bench` can do beside one run.
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Action {
+    Compare(Box<compare::Compare>),
+}
+
+/// The load of a run.
+#[derive(Clone, Debug, clap::Args)]
+struct Load {
     /// The number of connections.
     #[arg(short, long, value_name = "N", default_value_t = 64, value_parser = at_least_one)]
     connections: usize,
 
     /// The length of the run, such as 10s or 1m. [default: 10s, unless --requests or --stages]
     #[arg(short, long, value_name = "TIME", value_parser = plan::duration)]
-    duration: Option<Duration>,
+    pub(super) duration: Option<Duration>,
 
     /// End after so many requests.
     #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one)]
-    requests: Option<usize>,
+    pub(super) requests: Option<usize>,
 
     /// The number of threads. [default: the number of CPUs, at most 8]
     #[arg(short, long, value_name = "N", value_parser = at_least_one)]
@@ -116,7 +148,7 @@ pub struct Bench {
 
     /// Send requests at the rates of a file, one stage in a line: `5k 30s`, `1k..50k 1m`.
     #[arg(long, value_name = "FILE", conflicts_with = "rate")]
-    stages: Option<PathBuf>,
+    pub(super) stages: Option<PathBuf>,
 
     /// How the requests of --rate and --stages are distributed in time.
     #[arg(long, value_enum, default_value_t)]
@@ -190,25 +222,13 @@ pub struct Bench {
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
 
-    /// The process of the server, to report its CPU, memory and context switches.
-    #[arg(long)]
-    pid: Option<u32>,
-
-    /// Conditions that must hold, such as 'p99<5ms, errors<0.1%, rate>10k'. Latencies count from the intended times. Repeatable.
-    #[arg(long = "assert", value_name = "CONDITIONS")]
-    assertions: Vec<String>,
-
-    /// The format of the report.
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
-
     /// The event loop.
     #[arg(long, value_enum, default_value_t)]
     engine: Loop,
 
     /// No lines of progress.
     #[arg(short, long)]
-    quiet: bool,
+    pub(super) quiet: bool,
 
     /// Send to another machine without a closed loop's or a low rate's restraint, also where nobody can be asked.
     #[arg(long)]
@@ -233,28 +253,52 @@ fn statuses(text: &str) -> Result<(u16, u16), String> {
     }
 }
 
+/// What is known of a run besides its load.
+struct Observed {
+    length: Option<Duration>,
+    is_local: bool,
+    pid: Option<u32>,
+}
+
 /// Why there is no report.
 #[derive(Debug)]
-pub enum Problem {
+enum Problem {
     /// The options are wrong.
     Options(String),
     /// There is no server, or the system has refused something.
     Failed(String),
 }
 
+impl Problem {
+    /// Says it, and returns the exit status.
+    fn exit(self) -> ExitCode {
+        let (text, code) = match self {
+            Problem::Options(text) => (text, 2),
+            Problem::Failed(text) => (text, 1),
+        };
+        eprintln!("highwire bench: {text}");
+        ExitCode::from(code)
+    }
+}
+
 impl Bench {
     /// Runs the command. Returns its exit status.
     pub fn run(&self) -> ExitCode {
-        let report = match self.measure() {
-            Ok(report) => report,
-            Err(problem) => {
-                let (text, code) = match problem {
-                    Problem::Options(text) => (text, 2),
-                    Problem::Failed(text) => (text, 1),
-                };
-                eprintln!("highwire bench: {text}");
-                return ExitCode::from(code);
+        let url = match (&self.action, &self.url) {
+            (Some(Action::Compare(compare)), _) => return compare.run(),
+            (None, url) => url.as_deref().unwrap_or_default(),
+        };
+        for text in &self.assertions {
+            if let Err(error) = Assertion::parse_all(text) {
+                return Problem::Options(format!("--assert: {error}")).exit();
             }
+        }
+        let mut load = self.load.clone();
+        // Only a report for people has lines before and beside it.
+        load.quiet |= self.format != Format::Text;
+        let report = match load.measure(url, self.pid) {
+            Ok(report) => report,
+            Err(problem) => return problem.exit(),
         };
         let text = match self.format {
             Format::Text => report.text(),
@@ -286,8 +330,10 @@ impl Bench {
             ExitCode::SUCCESS
         }
     }
+}
 
-    fn target(&self) -> Result<Target, Problem> {
+impl Load {
+    fn target(&self, url: &str) -> Result<Target, Problem> {
         let body = match (&self.body, &self.body_file) {
             (Some(text), _) => Bytes::from(text.clone()),
             (None, Some(path)) => std::fs::read(path)
@@ -303,7 +349,7 @@ impl Bench {
             unix: self.unix.clone(),
             sni: self.sni.clone(),
         };
-        Target::new(&self.url, parts).map_err(Problem::Options)
+        Target::new(url, parts).map_err(Problem::Options)
     }
 
     /// The stages of an open loop and their description; `None` for a closed one.
@@ -356,14 +402,11 @@ impl Bench {
     ///
     /// # Errors
     /// Returns a text if an option is wrong, or if no connection can be opened.
-    pub fn measure(&self) -> Result<Report, Problem> {
-        for text in &self.assertions {
-            Assertion::parse_all(text).map_err(|error| Problem::Options(format!("--assert: {error}")))?;
-        }
-        let target = self.target()?;
+    fn measure(&self, url: &str, pid: Option<u32>) -> Result<Report, Problem> {
+        let target = self.target(url)?;
         let plan = self.plan()?;
         self.ask(&target, plan.as_ref())?;
-        if self.pid.is_some_and(|pid| Process::read(pid).is_none()) {
+        if pid.is_some_and(|pid| Process::read(pid).is_none()) {
             return Err(Problem::Options("--pid: there is no such process, or it cannot be seen".into()));
         }
         let version = if self.http == Http::One0 { Version::Http10 } else { Version::Http11 };
@@ -432,7 +475,7 @@ impl Bench {
             rate: plan.as_ref().map(|(_, text)| text.clone()),
         };
         self.announce(&setup, length);
-        self.observe(workers, &live, setup, length, target.is_local())
+        self.observe(workers, &live, setup, &Observed { length, is_local: target.is_local(), pid })
     }
 
     fn protocol(&self, is_secure: bool) -> String {
@@ -445,7 +488,7 @@ impl Bench {
     }
 
     fn announce(&self, setup: &Setup, length: Option<Duration>) {
-        if self.quiet || self.format != Format::Text {
+        if self.quiet {
             return;
         }
         let depth = match (self.close, setup.depth) {
@@ -494,10 +537,9 @@ impl Bench {
         workers: Vec<Worker>,
         live: &Live,
         mut setup: Setup,
-        length: Option<Duration>,
-        is_local: bool,
+        server: &Observed,
     ) -> Result<Report, Problem> {
-        let before = (self.pid.and_then(Process::read), Network::read());
+        let before = (server.pid.and_then(Process::read), Network::read());
         let begun = std::time::Instant::now();
         let engine = self.engine;
         let threads: Vec<_> = workers
@@ -509,7 +551,7 @@ impl Bench {
             })
             .collect::<Result<_, _>>()
             .map_err(|error| Problem::Failed(format!("a thread cannot be started: {error}")))?;
-        self.tell_progress(live, &threads, length);
+        self.tell_progress(live, &threads, server.length);
         let (mut record, mut watched) = (Record::default(), Watched::default());
         for thread in threads {
             let ran = thread.join().unwrap_or_else(|_| Err("a worker has panicked; this is a bug".into()));
@@ -519,7 +561,7 @@ impl Bench {
             setup.engine = engine.to_owned();
         }
         watched.seconds = begun.elapsed().as_secs_f64();
-        watched.server = before.0.zip(self.pid.and_then(Process::read));
+        watched.server = before.0.zip(server.pid.and_then(Process::read));
         watched.network = before.1.zip(Network::read()).map(|(before, after)| after.since(before));
         let has_opened =
             if self.close { !record.connects.is_empty() } else { live.connected.load(Ordering::Relaxed) > 0 };
@@ -528,12 +570,12 @@ impl Bench {
             return Err(Problem::Failed(format!("{}: {example}", setup.url)));
         }
         let planned = setup.rate.as_ref().map(|_| record.requests + record.unsent);
-        let verdict = verdict::judge(&record, &watched, planned, is_local);
+        let verdict = verdict::judge(&record, &watched, planned, server.is_local);
         Ok(Report { setup, record, watched, verdict })
     }
 
     fn tell_progress<T>(&self, live: &Live, threads: &[thread::JoinHandle<T>], length: Option<Duration>) {
-        let shows = !self.quiet && self.format == Format::Text;
+        let shows = !self.quiet;
         let (mut begun, mut told, mut responses) = (std::time::Instant::now(), Duration::ZERO, 0);
         while threads.iter().any(|thread| !thread.is_finished()) {
             thread::park_timeout(Duration::from_millis(50));

@@ -276,6 +276,27 @@ fn a_slow_server_is_the_limit_and_conditions_are_checked() {
 }
 
 #[test]
+fn two_servers_are_compared_in_turn() {
+    let demos = [(); 2].map(|()| Demo::start("readiness", &["--listen", "127.0.0.1:0"]).expect("a server"));
+    let [a, b] = demos.each_ref().map(|demo| demo.url("/hello"));
+    let [pid_a, pid_b] = demos.each_ref().map(|demo| demo.id().to_string());
+    let options = ["-n", "2000", "-c", "4", "--rounds", "3", "--pid-a", &pid_a, "--pid-b", &pid_b];
+    let output = bench(&[&["compare"], &options[..], &[&a, &b]].concat());
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{errors}");
+    assert!(text.contains("3 rounds of A, B, B, A") && text.contains("  B over A  "), "{text}");
+    assert!(text.contains("responses a second: A ") && text.contains("p99 from the intended time: A "), "{text}");
+
+    let gone = format!("http://127.0.0.1:{}/", testkit::ports::free_port());
+    let output = bench(&["compare", &a, &gone, "-n", "10"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains(&gone) && errors.contains("refused"), "{errors}");
+    assert_eq!(bench(&["compare", &a]).status.code(), Some(2));
+    assert_eq!(bench(&[]).status.code(), Some(2));
+}
+
+#[test]
 fn what_was_measured_is_reported_after_ctrl_c_and_in_each_format() {
     let demo = Demo::start("readiness", &["--listen", "127.0.0.1:0"]).expect("a server");
     let mut command = Command::new(HIGHWIRE);

@@ -1,0 +1,166 @@
+//! `highwire bench compare`: which of two servers is faster, and by how much.
+//!
+//! A round runs A, B, B, A, so that what changes slowly on the machine hits both alike. The two runs of A in a round show the
+//! noise. A difference is one whose interval of confidence does not contain 1.
+
+use super::report::Report;
+use super::statistics::{interval, median};
+use super::{Load, Problem};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Compares two servers in rounds of A, B, B, A.
+///
+/// The ratios are those of B over A in each round, as the median of all rounds with an interval of 95 %. The first ratio, A over
+/// A, shows the noise of the machine: a difference that is not larger means nothing. Each run lasts 2 seconds unless --duration
+/// says something else, behind one run of each server to warm up.
+#[derive(Clone, Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Compare {
+    /// The URL of the server A.
+    a: String,
+
+    /// The URL of the server B.
+    b: String,
+
+    /// The number of rounds.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = super::at_least_one)]
+    rounds: usize,
+
+    /// The process of the server A, to compare CPU.
+    #[arg(long, value_name = "PID", requires = "pid_b")]
+    pid_a: Option<u32>,
+
+    /// The process of the server B.
+    #[arg(long, value_name = "PID", requires = "pid_a")]
+    pid_b: Option<u32>,
+
+    #[command(flatten)]
+    load: Load,
+}
+
+/// The length of a run.
+const LENGTH: Duration = Duration::from_secs(2);
+
+/// The figures that are compared, with what it means if B has more.
+const FIGURES: [(&str, bool); 3] =
+    [("responses a second", true), ("p99 from the intended time", false), ("server CPU a response", false)];
+
+fn figures(report: &Report) -> [Option<f64>; 3] {
+    let answered = (report.record.responses + report.record.late) as f64;
+    let p99 = report.record.intended.value_at_quantile(0.99) as f64;
+    let cpu = report.watched.server_cpu().map(|cpu| cpu / answered);
+    [Some(report.record.rate()), Some(p99), cpu]
+}
+
+impl Compare {
+    /// Runs the command. Returns its exit status.
+    pub fn run(&self) -> ExitCode {
+        match self.compare() {
+            Ok(text) => {
+                let _ = std::io::stdout().write_all(text.as_bytes());
+                ExitCode::SUCCESS
+            }
+            Err(problem) => problem.exit(),
+        }
+    }
+
+    fn compare(&self) -> Result<String, Problem> {
+        let mut load = self.load.clone();
+        load.quiet = true;
+        if load.duration.is_none() && load.requests.is_none() && load.stages.is_none() {
+            load.duration = Some(LENGTH);
+        }
+        let run = |url: &str, pid| {
+            let report = load.measure(url, pid)?;
+            if report.record.responses == 0 {
+                return Err(Problem::Failed(format!("{url}: no expected response")));
+            }
+            Ok(figures(&report))
+        };
+        let (a, b) = (|| run(&self.a, self.pid_a), || run(&self.b, self.pid_b));
+        a()?;
+        b()?;
+        // The ratios by figure: A over A, and B over A.
+        let mut ratios: [(Vec<f64>, Vec<f64>); 3] = Default::default();
+        let mut values: [(Vec<f64>, Vec<f64>); 3] = Default::default();
+        for round in 1..=self.rounds {
+            let [first, second, third, fourth] = [a()?, b()?, b()?, a()?];
+            for figure in 0..FIGURES.len() {
+                let (Some(a1), Some(b1)) = (first[figure], second[figure]) else { continue };
+                let (Some(b2), Some(a2)) = (third[figure], fourth[figure]) else { continue };
+                // A figure of 0, such as the CPU of an idle process, has no ratio.
+                if a1 > 0.0 && a2 > 0.0 {
+                    ratios[figure].0.push(a2 / a1);
+                    ratios[figure].1.push((b1 + b2) / (a1 + a2));
+                    values[figure].0.extend([a1, a2]);
+                    values[figure].1.extend([b1, b2]);
+                }
+            }
+            if !self.load.quiet {
+                eprintln!("round {round} of {}", self.rounds);
+            }
+            if highwire_io::signal::count(highwire_io::signal::Signal::Stop) > 0 {
+                break;
+            }
+        }
+        Ok(self.text(&ratios, &values))
+    }
+
+    fn text(&self, ratios: &[(Vec<f64>, Vec<f64>); 3], values: &[(Vec<f64>, Vec<f64>); 3]) -> String {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut text = format!("A {}\nB {}\n{} rounds of A, B, B, A\n", self.a, self.b, ratios[0].0.len());
+        for (figure, (name, is_better)) in FIGURES.into_iter().enumerate() {
+            let ((noise, found), (of_a, of_b)) = (&ratios[figure], &values[figure]);
+            if found.is_empty() {
+                continue;
+            }
+            let shown = |value: f64| match figure {
+                0 => super::report::grouped(value.round() as u64),
+                1 => super::watch::time(Duration::from_secs_f64(value / 1e6)),
+                _ => format!("{:.2} µs", value * 1e6),
+            };
+            let ((noise_low, noise_high), (low, high)) = (interval(noise, &mut random), interval(found, &mut random));
+            let _ = writeln!(text, "\n{name}: A {}, B {}", shown(median(of_a)), shown(median(of_b)));
+            let _ = writeln!(text, "  A over A  {:.3} ({noise_low:.3} to {noise_high:.3})", median(noise));
+            let _ = writeln!(
+                text,
+                "  B over A  {:.3} ({low:.3} to {high:.3}): {}",
+                median(found),
+                judge(low, high, is_better)
+            );
+        }
+        text
+    }
+}
+
+/// Says what the interval of a ratio shows.
+fn judge(low: f64, high: f64, is_better: bool) -> &'static str {
+    match (low > 1.0, high < 1.0) {
+        (true, _) if is_better => "B is better",
+        (_, true) if !is_better => "B is better",
+        (false, false) => "no difference shown",
+        _ => "A is better",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_that_contains_1_shows_nothing() {
+        for (low, high, is_better, expected) in [
+            (0.9, 1.1, true, "no difference shown"),
+            (1.0, 1.2, true, "no difference shown"),
+            (1.1, 1.2, true, "B is better"),
+            (1.1, 1.2, false, "A is better"),
+            (0.7, 0.9, true, "A is better"),
+            (0.7, 0.9, false, "B is better"),
+        ] {
+            assert_eq!(judge(low, high, is_better), expected, "{low} to {high}");
+        }
+    }
+}
