@@ -5,7 +5,10 @@
 
 use super::report::Report;
 use super::statistics::{interval, median};
+use super::verdict::Limit;
 use super::{Load, Problem};
+use highwire_io::signal::{self, Signal};
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -26,7 +29,7 @@ pub struct Compare {
     b: String,
 
     /// The number of rounds.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = super::at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = super::options::at_least_one)]
     rounds: usize,
 
     /// The process of the server A, to compare CPU.
@@ -59,24 +62,31 @@ impl Compare {
     /// Runs the command. Returns its exit status.
     pub fn run(&self) -> ExitCode {
         match self.compare() {
-            Ok(text) => {
+            Ok((text, is_held)) => {
                 let _ = std::io::stdout().write_all(text.as_bytes());
-                ExitCode::SUCCESS
+                if is_held { ExitCode::from(super::GENERATOR_WAS_THE_LIMIT) } else { ExitCode::SUCCESS }
             }
             Err(problem) => problem.exit(),
         }
     }
 
-    fn compare(&self) -> Result<String, Problem> {
+    /// Returns the report, and true if the generator was the limit of a run.
+    fn compare(&self) -> Result<(String, bool), Problem> {
         let mut load = self.load.clone();
         load.quiet = true;
         if load.duration.is_none() && load.requests.is_none() && load.stages.is_none() {
             load.duration = Some(LENGTH);
         }
+        let (most_errors, held) = (Cell::new(0.0_f64), Cell::new(0_u32));
         let run = |url: &str, pid| {
             let report = load.measure(url, pid)?;
             if report.record.responses == 0 {
                 return Err(Problem::Failed(format!("{url}: no expected response")));
+            }
+            let errors = report.measure(super::assertion::Measure::Errors);
+            most_errors.set(most_errors.get().max(errors));
+            if report.verdict.limit == Limit::Generator {
+                held.set(held.get() + 1);
             }
             Ok(figures(&report))
         };
@@ -87,7 +97,16 @@ impl Compare {
         let mut ratios: [(Vec<f64>, Vec<f64>); 3] = Default::default();
         let mut values: [(Vec<f64>, Vec<f64>); 3] = Default::default();
         for round in 1..=self.rounds {
-            let [first, second, third, fourth] = [a()?, b()?, b()?, a()?];
+            let stopped = || signal::count(Signal::Stop) > 0;
+            let mut runs = [[None; 3]; 4];
+            for (place, run) in [&a as &dyn Fn() -> Result<_, Problem>, &b, &b, &a].into_iter().enumerate() {
+                runs[place] = if stopped() { break } else { run()? };
+            }
+            if stopped() {
+                // The round was cut short, so it says nothing.
+                break;
+            }
+            let [first, second, third, fourth] = runs;
             for figure in 0..FIGURES.len() {
                 let (Some(a1), Some(b1)) = (first[figure], second[figure]) else { continue };
                 let (Some(b2), Some(a2)) = (third[figure], fourth[figure]) else { continue };
@@ -102,11 +121,16 @@ impl Compare {
             if !self.load.quiet {
                 eprintln!("round {round} of {}", self.rounds);
             }
-            if highwire_io::signal::count(highwire_io::signal::Signal::Stop) > 0 {
-                break;
-            }
         }
-        Ok(self.text(&ratios, &values))
+        let mut text = self.text(&ratios, &values);
+        if most_errors.get() > 0.0 {
+            let _ = writeln!(text, "\nup to {:.3} % of the requests of a run failed", most_errors.get() * 100.0);
+        }
+        if held.get() > 0 {
+            let _ =
+                writeln!(text, "\nthe generator was the limit in {} runs, so a difference may be hidden", held.get());
+        }
+        Ok((text, held.get() > 0))
     }
 
     fn text(&self, ratios: &[(Vec<f64>, Vec<f64>); 3], values: &[(Vec<f64>, Vec<f64>); 3]) -> String {

@@ -32,6 +32,10 @@ pub(super) struct Shared {
     pub(super) now: Instant,
     /// True from the end of the run: responses that arrive now have a latency, but are no part of the rate.
     pub(super) is_over: bool,
+    /// The planned end of the run.
+    pub(super) end: Option<Instant>,
+    /// The whole responses of any status.
+    pub(super) answers: u64,
     pub(super) record: Record,
     /// Responses that are not in the histograms yet: their request's times, their own, and their number.
     pub(super) equal: (Times, Instant, u64),
@@ -61,11 +65,12 @@ impl Shared {
     }
 
     fn complete(&mut self, times: Times, status: u16) {
+        self.answers += 1;
         self.record.count_status(status);
         if !self.expected.contains(&status) {
             return self.record.fault(Fault::Status, 1, || format!("status {status}"));
         }
-        if self.is_over {
+        if self.is_over || self.end.is_some_and(|end| self.now > end) {
             self.record.late += 1;
         } else {
             self.record.responses += 1;
@@ -309,9 +314,9 @@ impl One {
         let times = *self.waiting.front()?;
         match self.http.receive_end(&self.window) {
             Ok(Event::End { .. }) => {
-                self.waiting.pop_front();
-                shared.complete(times, std::mem::take(&mut self.status));
-                None
+                self.complete(times, shared);
+                let is_last = self.waiting.is_empty();
+                (!is_last).then(|| (Fault::Closed, "the server closes a connection that has more requests".into()))
             }
             _ if self.status != 0 || !self.window.is_empty() => {
                 Some((Fault::ShortBody, "the server closed the connection within a response".into()))
@@ -393,7 +398,7 @@ impl Two {
             window.extend_from_slice(&bytes[used..]);
         }
         self.window = window;
-        let goes = self.http.peer_goes_away().is_some();
+        let goes = self.http.peer_goes_away().is_some() || (self.http.knows_peer() && self.http.most_requests() == 0);
         Ok(!(goes && self.open == 0))
     }
 

@@ -15,7 +15,9 @@ const MOST_WAIT: Duration = Duration::from_secs(1);
 impl Worker {
     /// Begins the attempts to connect whose time has come.
     pub(super) fn connect_some(&mut self, queue: &mut Queue) {
-        while self.opening < OPENING
+        // Requests that wait for their connections are copied when these are open, so large ones wait in small groups.
+        let most = OPENING.min((64 << 20) / self.shared.request.len().max(1)).max(1);
+        while self.opening < most
             && let Some((at, index)) = self.attempts.front().copied()
             && at <= self.shared.now
         {
@@ -43,7 +45,8 @@ impl Worker {
         self.by_slot[slot] = index as u32;
         let exchange = Exchange::new(self.job.http, &self.shared, self.job.depth);
         let link = &mut self.links[index];
-        (link.socket, link.exchange, link.is_blocked) = (socket, exchange, false);
+        (link.socket, link.exchange) = (socket, exchange);
+        (link.is_blocked, link.has_answered) = (false, false);
         link.tls_since = self.shared.now;
         note(&mut self.shared.record.connects, self.shared.now.since(link.since));
         let Some((config, name)) = &self.job.tls else { return self.opened(index, queue) };
@@ -90,7 +93,10 @@ impl Worker {
         self.push_output(index, start, queue);
         queue.push(Op::Close { socket });
         self.forget(index);
-        if self.job.keeps_alive {
+        if self.job.keeps_alive && !self.links[index].has_answered {
+            // A server that only opens and closes connections is not asked faster and faster.
+            self.retry(index);
+        } else if self.job.keeps_alive {
             self.attempt(index, self.shared.now);
         } else if self.runs {
             self.has_room(index, queue);
@@ -110,11 +116,24 @@ impl Worker {
 
     /// Ends a connection with an error, which counts for each of its requests.
     pub(super) fn fail(&mut self, index: usize, (fault, text): Broken, queue: &mut Queue) {
+        let (now, timeout) = (self.shared.now, self.job.timeout);
         let link = &mut self.links[index];
         if link.state == State::Closed {
             return;
         }
-        let waiting = link.exchange.waiting() as u64 + u64::from(link.pending.take().is_some());
+        let pending = link.pending.take();
+        let waiting = link.exchange.waiting() as u64 + u64::from(pending.is_some());
+        let mut late = waiting;
+        if fault == Fault::Timeout || (fault == Fault::Connect && pending.is_some()) {
+            // Without them, the slowest requests would be missing in the latencies.
+            let oldest = now.nanoseconds.saturating_sub(timeout.as_nanos() as u64);
+            late = link.exchange.unanswered().filter(|times| times.sent.nanoseconds < oldest).count() as u64;
+            let pending = pending.map(|intended| Times { intended, sent: link.since });
+            for times in link.exchange.unanswered().chain(pending) {
+                note(&mut self.shared.record.intended, now.since(times.intended));
+                note(&mut self.shared.record.sent, now.since(times.sent));
+            }
+        }
         if link.state == State::Connecting {
             queue.push(Op::CancelConnect { token: index as u64 });
         } else {
@@ -123,7 +142,13 @@ impl Worker {
         let is_new = link.state != State::Open;
         // A connection that is closed or reset without a request in progress is no error: servers end idle ones.
         let counts = is_new || matches!(fault, Fault::Protocol | Fault::Tls | Fault::Stream);
-        self.shared.record.fault(fault, if counts { waiting.max(1) } else { waiting }, || text);
+        if fault == Fault::Timeout {
+            let siblings = "another response on the connection was late".to_owned();
+            self.shared.record.fault(Fault::Sibling, waiting - late, || siblings);
+            self.shared.record.fault(fault, late, || text);
+        } else {
+            self.shared.record.fault(fault, if counts { waiting.max(1) } else { waiting }, || text);
+        }
         self.forget(index);
         self.retry(index);
     }
@@ -186,9 +211,10 @@ impl Worker {
     }
 
     pub(super) fn plain_received(&mut self, index: usize, bytes: &[u8], queue: &mut Queue) {
+        let before = self.shared.answers;
         let result = self.links[index].exchange.receive(bytes, &mut self.shared);
-        if result.is_ok() {
-            self.links[index].failures = 0;
+        if self.shared.answers > before {
+            (self.links[index].failures, self.links[index].has_answered) = (0, true);
         }
         let socket = self.links[index].socket;
         if matches!(result, Ok(true)) && self.job.keeps_alive {

@@ -7,7 +7,9 @@
 pub mod assertion;
 pub mod compare;
 mod exchange;
+mod gate;
 mod links;
+mod options;
 pub mod plan;
 pub mod record;
 pub mod report;
@@ -20,8 +22,9 @@ mod worker;
 use assertion::Assertion;
 use bytes::Bytes;
 use exchange::Shared;
+use gate::Gate;
 use highwire_engine::tls::{ClientTls, ServerName};
-use highwire_io::signal::{self, Signal};
+use highwire_io::signal;
 use highwire_io::wake::Notifier;
 use highwire_io::{Instant, Readiness, Uring};
 use highwire_proto::{Head, Limits, Version};
@@ -31,13 +34,13 @@ use report::{Report, Setup};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 use target::{Http, Parts, Target};
 use verdict::Limit;
-use watch::{Cpu, Network, Process, Watched};
+use watch::{Network, Process, Watched};
 use worker::{Job, Live, Worker};
 
 /// The exit status if the generator was the limit.
@@ -48,6 +51,9 @@ const BROKEN_ASSERTION: u8 = 4;
 
 /// The rate to another machine above which the run must be confirmed by `--yes`, if it is not a terminal's.
 const MOST_UNASKED_RATE: f64 = 1000.0;
+
+/// How often the main thread looks at the workers.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// How often a line tells of the progress.
 const PROGRESS: Duration = Duration::from_secs(1);
@@ -90,7 +96,7 @@ pub enum Loop {
 /// capacity. With --rate or --stages it is open: requests have intended times, whether the server keeps up or not.
 ///
 /// Exit status: 0 for a run, 1 without a server or a response, 2 for wrong options, 3 if the generator was the limit, 4 if a condition of
-/// --assert does not hold.
+/// --assert does not hold (3 comes first).
 #[derive(Clone, Debug, clap::Args)]
 #[command(verbatim_doc_comment, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Bench {
@@ -127,7 +133,7 @@ enum Action {
 #[derive(Clone, Debug, clap::Args)]
 struct Load {
     /// The number of connections.
-    #[arg(short, long, value_name = "N", default_value_t = 64, value_parser = at_least_one)]
+    #[arg(short, long, value_name = "N", default_value_t = 64, value_parser = options::at_least_one)]
     connections: usize,
 
     /// The length of the run, such as 10s or 1m. [default: 10s, unless --requests or --stages]
@@ -135,11 +141,11 @@ struct Load {
     pub(super) duration: Option<Duration>,
 
     /// End after so many requests.
-    #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = options::at_least_one)]
     pub(super) requests: Option<usize>,
 
     /// The number of threads. [default: the number of CPUs, at most 8]
-    #[arg(short, long, value_name = "N", value_parser = at_least_one)]
+    #[arg(short, long, value_name = "N", value_parser = options::at_least_one)]
     threads: Option<usize>,
 
     /// Send requests at this rate, whether the server keeps up or not: 500, 5k, or from one rate to another in a time, 1k..50k/60s.
@@ -155,7 +161,7 @@ struct Load {
     arrival: Arrival,
 
     /// Send up to N requests on a connection before their responses (HTTP/1).
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = options::at_least_one)]
     pipeline: usize,
 
     /// The version of HTTP.
@@ -163,7 +169,7 @@ struct Load {
     http: Http,
 
     /// The number of concurrent streams of a connection (HTTP/2).
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = options::at_least_one)]
     streams: usize,
 
     /// Open a connection for each request.
@@ -175,7 +181,7 @@ struct Load {
     method: Option<String>,
 
     /// Add a header field. Repeatable.
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = options::field)]
     headers: Vec<(String, String)>,
 
     /// The body of each request.
@@ -187,7 +193,7 @@ struct Load {
     body_file: Option<PathBuf>,
 
     /// The statuses that are expected, as one or a range. Others count as errors and have no latency.
-    #[arg(long, value_name = "STATUS", default_value = "200..399", value_parser = statuses)]
+    #[arg(long, value_name = "STATUS", default_value = "200..399", value_parser = options::statuses)]
     expect_status: (u16, u16),
 
     /// The most time for a connection, and for a response.
@@ -233,24 +239,6 @@ struct Load {
     /// Send to another machine without a closed loop's or a low rate's restraint, also where nobody can be asked.
     #[arg(long)]
     yes: bool,
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    let number = plan::number(text)?;
-    if (1.0..=1e9).contains(&number) { Ok(number as usize) } else { Err("must be at least 1".into()) }
-}
-
-fn field(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or("a header field is NAME: VALUE")?;
-    Ok((name.trim().to_owned(), value.trim().to_owned()))
-}
-
-fn statuses(text: &str) -> Result<(u16, u16), String> {
-    let (first, last) = text.split_once("..").unwrap_or((text, text));
-    match (first.parse(), last.parse()) {
-        (Ok(first), Ok(last)) if (100..=999).contains(&first) && first <= last => Ok((first, last)),
-        _ => Err("must be a status such as 200, or a range such as 200..299".into()),
-    }
 }
 
 /// What is known of a run besides its load.
@@ -414,17 +402,23 @@ impl Load {
         let request = Bytes::from([&head[..], &target.body[..]].concat());
         let tls = if target.is_secure { Some(self.tls(&target)?) } else { None };
         let cpus = thread::available_parallelism().map_or(1, usize::from).min(8);
-        let threads = self.threads.unwrap_or(cpus).min(self.connections).min(self.requests.unwrap_or(usize::MAX));
+        let mut threads = self.threads.unwrap_or(cpus).min(self.connections).min(self.requests.unwrap_or(usize::MAX));
+        // With few connections, threads of different shares would end at different times.
+        while !self.connections.is_multiple_of(threads) && self.connections < 16 * threads {
+            threads -= 1;
+        }
+        highwire::server::raise_descriptor_limit();
         let length = self.length(plan.as_ref().map(|(stages, _)| &stages[..]));
         let depth = if self.close { 1 } else { if self.http == Http::Two { self.streams } else { self.pipeline } };
-        let begin = Barrier::new(threads);
+        let gate = Gate::new(threads);
         let counter = || AtomicU64::new(0);
         let live = Arc::new(Live {
             responses: counter(),
             errors: counter(),
             connected: AtomicUsize::new(0),
             begun: AtomicBool::new(false),
-            begin,
+            has_ended: AtomicBool::new(false),
+            gate,
         });
         let seed = fastrand::u64(..);
         let share = |all: usize, worker: usize| all / threads + usize::from(worker < all % threads);
@@ -453,6 +447,8 @@ impl Load {
                 fields: Vec::new(),
                 now: Instant::default(),
                 is_over: false,
+                end: None,
+                answers: 0,
                 record: Record::default(),
                 equal: Default::default(),
                 known: None,
@@ -539,8 +535,7 @@ impl Load {
         mut setup: Setup,
         server: &Observed,
     ) -> Result<Report, Problem> {
-        let before = (server.pid.and_then(Process::read), Network::read());
-        let begun = std::time::Instant::now();
+        let network = Network::read();
         let engine = self.engine;
         let threads: Vec<_> = workers
             .into_iter()
@@ -551,18 +546,16 @@ impl Load {
             })
             .collect::<Result<_, _>>()
             .map_err(|error| Problem::Failed(format!("a thread cannot be started: {error}")))?;
-        self.tell_progress(live, &threads, server.length);
         let (mut record, mut watched) = (Record::default(), Watched::default());
+        (watched.server, watched.seconds) = self.tell_progress(live, &threads, server);
         for thread in threads {
             let ran = thread.join().unwrap_or_else(|_| Err("a worker has panicked; this is a bug".into()));
-            let (measured, cpu, engine) = ran.map_err(Problem::Failed)?;
+            let (measured, engine) = ran.map_err(Problem::Failed)?;
             record.merge(&measured);
-            watched.workers.extend(cpu);
             setup.engine = engine.to_owned();
         }
-        watched.seconds = begun.elapsed().as_secs_f64();
-        watched.server = before.0.zip(server.pid.and_then(Process::read));
-        watched.network = before.1.zip(Network::read()).map(|(before, after)| after.since(before));
+        watched.workers.clone_from(&record.cpus);
+        watched.network = network.zip(Network::read()).map(|(before, after)| after.since(before));
         let has_opened =
             if self.close { !record.connects.is_empty() } else { live.connected.load(Ordering::Relaxed) > 0 };
         if !has_opened {
@@ -574,41 +567,57 @@ impl Load {
         Ok(Report { setup, record, watched, verdict })
     }
 
-    fn tell_progress<T>(&self, live: &Live, threads: &[thread::JoinHandle<T>], length: Option<Duration>) {
-        let shows = !self.quiet;
+    /// Tells of the progress until the workers have ended. Returns what the server's process has used between the start and the end
+    /// of the requests, and the seconds between.
+    fn tell_progress<T>(
+        &self,
+        live: &Live,
+        threads: &[thread::JoinHandle<T>],
+        server: &Observed,
+    ) -> (Option<(Process, Process)>, f64) {
+        let look = || server.pid.and_then(Process::read);
         let (mut begun, mut told, mut responses) = (std::time::Instant::now(), Duration::ZERO, 0);
+        let (mut before, mut after) = (None, None);
+        let mut seconds = 0.0;
         while threads.iter().any(|thread| !thread.is_finished()) {
-            thread::park_timeout(Duration::from_millis(50));
+            thread::park_timeout(LOOK);
             if !live.begun.load(Ordering::Relaxed) {
-                begun = std::time::Instant::now();
+                (begun, before) = (std::time::Instant::now(), look());
+                continue;
             }
             let elapsed = begun.elapsed();
-            let is_last = length.is_some_and(|length| elapsed >= length);
-            if !shows || elapsed < told + PROGRESS || is_last || signal::count(Signal::Stop) > 0 {
+            if live.has_ended.load(Ordering::Relaxed) {
+                if seconds == 0.0 {
+                    (after, seconds) = (look(), elapsed.as_secs_f64());
+                }
+                continue;
+            }
+            if self.quiet || elapsed < told + PROGRESS {
                 continue;
             }
             let now = live.responses.load(Ordering::Relaxed);
             let rate = (now - responses) as f64 / (elapsed - told).as_secs_f64();
             let errors = live.errors.load(Ordering::Relaxed);
             (told, responses) = (elapsed, now);
-            let of = length.map_or(String::new(), |length| format!(" of {:.0}", length.as_secs_f64()));
-            eprintln!(
-                "{:5.0}{of} s  {:>12} a second  {errors} errors",
-                elapsed.as_secs_f64(),
-                report::grouped(rate as u64)
-            );
+            let of = server.length.map_or(String::new(), |length| format!(" of {:.0}", length.as_secs_f64()));
+            let rate = report::grouped(rate as u64);
+            eprintln!("{:5.0}{of} s  {rate:>12} a second  {errors} errors", elapsed.as_secs_f64());
         }
+        if seconds == 0.0 {
+            (after, seconds) = (look(), begun.elapsed().as_secs_f64());
+        }
+        (before.or_else(look).zip(after), seconds)
     }
 }
 
 /// The length of a run without other settings.
 const LENGTH: Duration = Duration::from_secs(10);
 
-type Ran = Result<(Record, Option<Cpu>, &'static str), String>;
+type Ran = Result<(Record, &'static str), String>;
 
 fn run_worker(worker: Worker, engine: Loop) -> Ran {
-    let before = Cpu::of_this_thread();
-    let cpu = || before.zip(Cpu::of_this_thread()).map(|(before, after)| after.since(before));
+    let live = worker.live();
+    let arrival = live.gate.place();
     let uring = match engine {
         Loop::Readiness => None,
         Loop::Uring => Some(Uring::new().map_err(|error| error.to_string())?),
@@ -616,8 +625,8 @@ fn run_worker(worker: Worker, engine: Loop) -> Ran {
     };
     let fail = |error: std::io::Error| format!("the event loop failed: {error}");
     if let Some(driver) = uring {
-        return Ok((worker.run(driver).map_err(fail)?, cpu(), "uring"));
+        return Ok((worker.run(driver, arrival).map_err(fail)?, "uring"));
     }
     let driver = Readiness::new().map_err(fail)?;
-    Ok((worker.run(driver).map_err(fail)?, cpu(), "readiness"))
+    Ok((worker.run(driver, arrival).map_err(fail)?, "readiness"))
 }

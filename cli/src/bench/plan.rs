@@ -73,10 +73,10 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     };
     let value: f64 = text[..end].parse().map_err(|_| format!("{text:?} is no time such as 10s, 500ms or 1m"))?;
     let seconds = value * factor;
-    if seconds <= 7.0 * 86_400.0 {
+    if (1e-6..=7.0 * 86_400.0).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
-        Err("a time is at most a week".into())
+        Err("a time is more than 0 and at most a week".into())
     }
 }
 
@@ -147,6 +147,18 @@ impl Schedule {
             // The number is in (0, 1], so its logarithm is finite.
             Arrival::Poisson => -(1.0 - self.random.f64()).ln() * self.workers,
         }
+    }
+
+    /// Returns how many requests there are from the next one on until a time, in seconds from the start.
+    pub fn left(&self, until: f64) -> u64 {
+        let mut begun = 0.0;
+        let events = self.stages.iter().map(|stage| {
+            let time = (until - begun).clamp(0.0, stage.seconds);
+            begun += stage.seconds;
+            let rate = stage.from + (stage.to - stage.from) * time / stage.seconds;
+            f64::midpoint(stage.from, rate) * time
+        });
+        ((events.sum::<f64>() - self.position).max(0.0) / self.workers) as u64
     }
 
     /// Returns the intended time of the next request, and goes on to the one behind it. `None` if the plan has ended.
@@ -227,6 +239,21 @@ mod tests {
         assert_eq!(all.len(), 1000);
         for (index, time) in all.iter().take(500).enumerate() {
             assert!((5.0 * time * time - index as f64).abs() < 1e-6, "{index}: {time}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_is_what_would_come() {
+        let stages = vec![Stage { from: 0.0, to: 100.0, seconds: 10.0 }, Stage { from: 50.0, to: 50.0, seconds: 4.0 }];
+        let begun = || {
+            let mut schedule = Schedule::new(stages.clone(), Arrival::Constant, 1, 3, 0);
+            (0..50).for_each(|_| _ = schedule.next_time());
+            schedule
+        };
+        for until in [5.0, 10.0, 12.0, 14.0] {
+            let (left, mut schedule) = (begun().left(until), begun());
+            let come = std::iter::from_fn(|| schedule.next_time()).take_while(|time| *time < until).count() as u64;
+            assert!(left.abs_diff(come) <= 1, "{until}: {left} and {come}");
         }
     }
 

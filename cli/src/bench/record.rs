@@ -1,5 +1,6 @@
 //! What a run has measured: two histograms of latencies, and counts.
 
+use super::watch::Cpu;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,12 +15,14 @@ const DIGITS: u8 = 3;
 pub enum Fault {
     /// No connection.
     Connect,
-    /// No connection, because this machine has no local port left.
+    /// No connection, because this machine has no local port or descriptor left.
     LocalPorts,
     /// The TLS handshake failed, or the session did.
     Tls,
     /// No whole response within the time limit.
     Timeout,
+    /// The connection was given up, because another response on it was late.
+    Sibling,
     /// The server has reset the connection.
     Reset,
     /// The server has closed the connection before a response began.
@@ -41,9 +44,10 @@ impl Fault {
     pub fn name(self) -> &'static str {
         match self {
             Fault::Connect => "connect",
-            Fault::LocalPorts => "no local port",
+            Fault::LocalPorts => "no local port or descriptor",
             Fault::Tls => "TLS",
             Fault::Timeout => "timeout",
+            Fault::Sibling => "lost with a late one",
             Fault::Reset => "reset",
             Fault::Closed => "closed without a response",
             Fault::ShortBody => "short body",
@@ -87,6 +91,8 @@ pub struct Record {
     pub unsent: u64,
     /// The time for which requests were sent.
     pub elapsed: Duration,
+    /// The CPU time of each worker.
+    pub cpus: Vec<Cpu>,
     /// The time in which the worker could not run although it had to.
     pub stalled: Duration,
 }
@@ -115,6 +121,7 @@ impl Default for Record {
             unsent: 0,
             elapsed: Duration::ZERO,
             stalled: Duration::ZERO,
+            cpus: Vec::new(),
         }
     }
 }
@@ -147,6 +154,11 @@ impl Record {
         if count > 0 {
             self.faults.entry(fault).or_insert_with(|| (0, example())).0 += count;
         }
+    }
+
+    /// The number of errors, with the requests that the end of the run has cut short.
+    pub fn all_errors(&self) -> u64 {
+        self.faults.values().map(|(count, _)| count).sum()
     }
 
     /// The number of errors. Not counted: requests that the end of the run has cut short.
@@ -182,6 +194,7 @@ impl Record {
         self.received_bytes += other.received_bytes;
         self.sent_bytes += other.sent_bytes;
         self.unsent += other.unsent;
+        self.cpus.extend_from_slice(&other.cpus);
         self.elapsed = self.elapsed.max(other.elapsed);
         self.stalled = self.stalled.max(other.stalled);
     }

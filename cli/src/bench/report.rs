@@ -146,7 +146,7 @@ impl Report {
             Measure::Max => record.intended.max() as f64 / 1e6,
             Measure::Rate => record.rate(),
             Measure::Errors => {
-                (record.errors() + record.unsent) as f64 / (record.requests + record.unsent).max(1) as f64
+                (record.all_errors() + record.unsent) as f64 / (record.requests + record.unsent).max(1) as f64
             }
         }
     }

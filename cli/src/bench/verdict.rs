@@ -19,6 +19,9 @@ const MOST_LAG: Duration = Duration::from_millis(1);
 /// The share of segments that are sent again from which on the network is the limit.
 const LOSSY: f64 = 0.005;
 
+/// A server that uses less than this many CPUs was hardly asked.
+const IDLE: f64 = 0.5;
+
 /// A response that takes at most this many times the opening of a connection waits for the network, and not for the server.
 const DISTANT: f64 = 1.5;
 
@@ -54,7 +57,7 @@ pub fn judge(record: &Record, watched: &Watched, planned: Option<u64>, is_local:
     let verdict = |limit, reason: String| Verdict { limit, reason };
     let ports = record.faults.get(&Fault::LocalPorts).map_or(0, |(count, _)| *count);
     if ports > 0 {
-        return verdict(Limit::Generator, format!("this machine had no local port left, {ports} times"));
+        return verdict(Limit::Generator, format!("this machine had no local port or descriptor left, {ports} times"));
     }
     let stalled = record.stalled.as_secs_f64() / record.elapsed.as_secs_f64().max(1e-9);
     if stalled > STALLED {
@@ -69,17 +72,19 @@ pub fn judge(record: &Record, watched: &Watched, planned: Option<u64>, is_local:
             let text = format!("it was busy {percent:.0} % of the time, and sent up to {lag:?} too late (p99)");
             return verdict(Limit::Generator, text);
         }
-        if record.requests as f64 >= planned as f64 * REACHED {
+        let answered = record.responses + record.late;
+        let is_sent = record.requests as f64 >= planned as f64 * REACHED;
+        if is_sent && (answered as f64) < planned as f64 * REACHED {
+            return verdict(Limit::Server, format!("it answered {answered} of {planned} requests as expected"));
+        }
+        if is_sent {
             if is_lagging {
                 return verdict(
                     Limit::Generator,
                     format!("it sent requests up to {lag:?} too late (p99), although it was free"),
                 );
             }
-            return verdict(
-                Limit::Rate,
-                format!("{} of {planned} requests were sent in time", record.requests.min(planned)),
-            );
+            return verdict(Limit::Rate, format!("{answered} of {planned} requests were answered"));
         }
     }
     if let Some(network) = watched.network
@@ -101,8 +106,11 @@ pub fn judge(record: &Record, watched: &Watched, planned: Option<u64>, is_local:
         let text = format!("a response takes {median:?}, and the opening of a connection {opening:?} already");
         return verdict(Limit::Network, text);
     }
-    let cpu = watched.server_cpu().map(|cpu| format!("; the server used {:.2} CPUs", cpu / watched.seconds.max(1e-9)));
-    verdict(Limit::Server, format!("the busiest worker was busy {percent:.0} % of the time{}", cpu.unwrap_or_default()))
+    let cpu = watched.server_cpu().map(|cpu| cpu / watched.seconds.max(1e-9));
+    let used = cpu.map_or(String::new(), |cpu| format!("; the server used {cpu:.2} CPUs"));
+    // A server that waits for its own requests, or too few connections: more of them would tell.
+    let idle = if cpu.is_some_and(|cpu| cpu < IDLE) { ", so more connections may bring more" } else { "" };
+    verdict(Limit::Server, format!("the busiest worker was busy {percent:.0} % of the time{used}{idle}"))
 }
 
 impl Verdict {
@@ -127,7 +135,7 @@ mod tests {
     fn run() -> (Record, Watched) {
         let mut record = Record::default();
         (record.requests, record.responses) = (1000, 1000);
-        let workers = vec![Cpu { used: 2.0, waited: 0.1 }, Cpu { used: 4.0, waited: 0.1 }];
+        let workers = [2.0, 4.0].map(|used| Cpu { used, waited: 0.1, seconds: 10.0 }).to_vec();
         (record, Watched { workers, seconds: 10.0, ..Watched::default() })
     }
 
@@ -137,8 +145,11 @@ mod tests {
         assert_eq!(judge(&record, &watched, None, false).limit, Limit::Server);
         assert_eq!(judge(&record, &watched, Some(1000), false).limit, Limit::Rate);
         assert_eq!(judge(&record, &watched, Some(2000), false).limit, Limit::Server);
+        let (mut unanswered, _) = run();
+        unanswered.responses = 500;
+        assert_eq!(judge(&unanswered, &watched, Some(1000), false).limit, Limit::Server);
 
-        let busy = Watched { workers: vec![Cpu { used: 1.0, waited: 8.9 }], ..watched.clone() };
+        let busy = Watched { workers: vec![Cpu { used: 1.0, waited: 8.9, seconds: 10.0 }], ..watched.clone() };
         assert_eq!(judge(&record, &busy, None, false).limit, Limit::Generator, "held from the CPU");
         assert_eq!(judge(&record, &busy, Some(2000), false).limit, Limit::Generator);
 

@@ -15,6 +15,8 @@ pub struct Cpu {
     pub used: f64,
     /// Seconds in which the thread could run and had no CPU.
     pub waited: f64,
+    /// The seconds of the observation.
+    pub seconds: f64,
 }
 
 impl Cpu {
@@ -26,12 +28,22 @@ impl Cpu {
 
     fn parse(text: &str) -> Option<Cpu> {
         let mut numbers = text.split_whitespace().map_while(|word| word.parse::<f64>().ok());
-        Some(Cpu { used: numbers.next()? / 1e9, waited: numbers.next()? / 1e9 })
+        Some(Cpu { used: numbers.next()? / 1e9, waited: numbers.next()? / 1e9, seconds: 0.0 })
+    }
+
+    /// Returns these times with the length of the observation.
+    pub fn over(self, length: Duration) -> Cpu {
+        Cpu { seconds: length.as_secs_f64(), ..self }
+    }
+
+    /// The share of the time in which the thread used a CPU or waited for one.
+    pub fn busy(self) -> f64 {
+        (self.used + self.waited) / self.seconds.max(1e-9)
     }
 
     /// Returns the times since an earlier moment.
     pub fn since(self, earlier: Cpu) -> Cpu {
-        Cpu { used: self.used - earlier.used, waited: self.waited - earlier.waited }
+        Cpu { used: self.used - earlier.used, waited: self.waited - earlier.waited, seconds: 0.0 }
     }
 }
 
@@ -124,15 +136,14 @@ pub struct Watched {
     pub server: Option<(Process, Process)>,
     /// What this machine's TCP did, with all other programs.
     pub network: Option<Network>,
-    /// The seconds of the observation.
+    /// The seconds for which the server was observed: from the first request to the end.
     pub seconds: f64,
 }
 
 impl Watched {
     /// The share of the time in which the busiest worker used a CPU or waited for one.
     pub fn busiest(&self) -> Option<f64> {
-        let shares = self.workers.iter().map(|cpu| (cpu.used + cpu.waited) / self.seconds.max(1e-9));
-        shares.max_by(f64::total_cmp)
+        self.workers.iter().map(|cpu| cpu.busy()).max_by(f64::total_cmp)
     }
 
     /// The seconds of CPU of all workers.
@@ -167,7 +178,7 @@ mod tests {
         assert_eq!(counter(text, "Tcp:", "RetransSegs"), Some(4));
         assert_eq!(counter(text, "Tcp:", "Nothing"), None);
         assert_eq!(field("VmRSS:\t  12 kB\n", "VmRSS:"), Some(12));
-        assert_eq!(Cpu::parse("1500000000 500000000 9\n"), Some(Cpu { used: 1.5, waited: 0.5 }));
+        assert_eq!(Cpu::parse("1500000000 500000000 9\n"), Some(Cpu { used: 1.5, waited: 0.5, seconds: 0.0 }));
     }
 
     #[test]

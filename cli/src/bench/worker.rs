@@ -1,16 +1,18 @@
 //! One thread that generates load: its event loop, its connections, and when they send.
 
 use super::exchange::{Exchange, Shared, Times};
+use super::gate::{Arrival, Gate};
 use super::plan::Schedule;
-use super::record::{Fault, Record, note};
+use super::record::{Fault, Record, note, note_many};
 use super::target::Http;
+use super::watch::Cpu;
 use highwire_engine::tls::{Client, ClientConfig, ServerName, Session};
 use highwire_io::signal::{self, Signal};
 use highwire_io::{Completion, Driver, Instant, Op, Queue, Sink, SocketId};
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 /// How often a worker looks for late responses and for the end, and tells its counts.
@@ -21,6 +23,12 @@ const DRAIN: Duration = Duration::from_secs(1);
 
 /// A run ends after this time if all connections have failed and none has ever had a response.
 const HOPE: Duration = Duration::from_secs(1);
+
+/// The bytes of a turn's requests after which the others wait for the next turn.
+const MOST_OUTPUT: usize = 1 << 20;
+
+/// The unsent requests that are recorded one by one at the end.
+const MOST_UNSENT: u64 = 5_000_000;
 
 /// A request of at least this size is sent without a copy.
 const SHARED_BYTES: usize = 16 * 1024;
@@ -57,7 +65,9 @@ pub(super) struct Live {
     /// True from the first request on.
     pub(super) begun: AtomicBool,
     /// Workers begin together, when their connections are open.
-    pub(super) begin: Barrier,
+    pub(super) gate: Gate,
+    /// True when the first worker has ended.
+    pub(super) has_ended: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +97,8 @@ pub(super) struct Link {
     pub(super) pending: Option<Instant>,
     /// The failures since the last response.
     pub(super) failures: u32,
+    /// True if the connection has had a whole response.
+    pub(super) has_answered: bool,
     /// True from a failure until it is time to connect again.
     pub(super) rests: bool,
 }
@@ -110,6 +122,8 @@ pub(super) struct Worker {
     pub(super) due: Option<Instant>,
     pub(super) start: Instant,
     pub(super) end: Option<Instant>,
+    /// The CPU time of this thread at the start.
+    pub(super) cpu: Option<Cpu>,
     pub(super) runs: bool,
     pub(super) told: (u64, u64),
     /// The last tick at which there was another response, and the responses then.
@@ -134,6 +148,7 @@ impl Worker {
             tls_since: Instant::default(),
             pending: None,
             failures: 0,
+            has_answered: false,
             rests: false,
         };
         let links = (0..job.connections).map(link).collect();
@@ -149,6 +164,7 @@ impl Worker {
             due: None,
             start: Instant::default(),
             end: None,
+            cpu: None,
             runs: false,
             told: (0, 0),
             answered: (Instant::default(), 0),
@@ -158,17 +174,23 @@ impl Worker {
         }
     }
 
+    /// What the worker shares with the thread that waits for it.
+    pub(super) fn live(&self) -> Arc<Live> {
+        self.live.clone()
+    }
+
     /// Runs to the end. Returns what was measured.
     ///
     /// # Errors
     /// Returns the error of a driver that cannot go on.
-    pub(super) fn run(mut self, mut driver: impl Driver) -> io::Result<Record> {
+    pub(super) fn run(mut self, mut driver: impl Driver, arrival: Arrival<'_>) -> io::Result<Record> {
         let mut queue = Queue::new();
         driver.turn(Some(Instant::default()), &mut queue, &mut self)?;
         if self.job.keeps_alive {
             self.attempts = (0..self.links.len()).map(|link| (self.shared.now, link as u32)).collect();
             let patience = self.shared.now + self.job.timeout;
             while self.shared.now < patience
+                && signal::count(Signal::Stop) == 0
                 && self.links.iter().any(|link| link.state != State::Open && link.failures == 0)
             {
                 self.connect_some(&mut queue);
@@ -178,7 +200,7 @@ impl Worker {
             let open = self.links.iter().filter(|link| link.state == State::Open).count();
             self.live.connected.fetch_add(open, Ordering::Relaxed);
         }
-        self.live.begin.wait();
+        arrival.wait();
         if self.job.keeps_alive && self.live.connected.load(Ordering::Relaxed) == 0 {
             return Ok(self.shared.record);
         }
@@ -202,9 +224,11 @@ impl Worker {
 
     fn begin_run(&mut self, queue: &mut Queue) {
         self.start = self.shared.now;
+        self.cpu = Cpu::of_this_thread();
         self.answered = (self.start, 0);
         self.live.begun.store(true, Ordering::Relaxed);
         self.end = self.job.length.map(|length| self.start + length);
+        self.shared.end = self.end;
         self.runs = true;
         self.next_due();
         for link in 0..self.links.len() {
@@ -213,6 +237,9 @@ impl Worker {
     }
 
     fn wake_time(&self, tick: Instant) -> Instant {
+        if self.job.schedule.is_none() && !self.ready.is_empty() {
+            return self.shared.now;
+        }
         let retry = self.attempts.front().filter(|_| self.opening < OPENING).map(|(at, _)| *at);
         let due = self.due.filter(|_| !self.ready.is_empty());
         [Some(tick), self.end, retry, due].into_iter().flatten().min().unwrap_or(tick)
@@ -230,7 +257,7 @@ impl Worker {
 
     /// Lets a link send what it can: in a closed loop at once, in an open one when a request is due.
     pub(super) fn has_room(&mut self, index: usize, queue: &mut Queue) {
-        if self.job.schedule.is_none() {
+        if self.job.schedule.is_none() && queue.output.len() < MOST_OUTPUT {
             return self.fill(index, queue);
         }
         if !self.links[index].is_ready && self.room(index) > 0 {
@@ -248,10 +275,11 @@ impl Worker {
         }
     }
 
-    /// Sends the requests of an open loop that are due.
+    /// Sends the requests of an open loop that are due, and those of a closed one that were too much for a turn.
     fn send_due(&mut self, queue: &mut Queue) {
-        while self.wants_request()
-            && self.due.is_some_and(|due| due <= self.shared.now)
+        while queue.output.len() < MOST_OUTPUT
+            && self.wants_request()
+            && (self.job.schedule.is_none() || self.due.is_some_and(|due| due <= self.shared.now))
             && let Some(link) = self.ready.pop_front()
         {
             self.links[link as usize].is_ready = false;
@@ -287,6 +315,7 @@ impl Worker {
         let mut broken = None;
         while room > 0
             && broken.is_none()
+            && out.len() < MOST_OUTPUT
             && let Some(intended) = self.take_request()
         {
             let times = Times { intended, sent: self.shared.now };
@@ -386,11 +415,11 @@ impl Worker {
     fn look_for_end(&mut self) {
         let now = self.shared.now;
         let is_late = self.end.is_some_and(|end| now >= end);
-        let is_sent =
-            self.shared.record.requests >= self.job.requests || (self.job.schedule.is_some() && self.due.is_none());
+        let is_sent = self.shared.record.requests >= self.job.requests
+            || (self.job.schedule.is_some() && self.due.is_none() && self.end.is_none());
         let waits = |link: &Link| link.pending.is_some() || link.exchange.waiting() > 0;
         // A run of a number of requests must not wait for ever for a server that is gone.
-        let answers = self.shared.record.received_bytes;
+        let answers = self.shared.answers + self.shared.record.errors();
         if answers != self.answered.1 {
             self.answered = (now, answers);
         }
@@ -401,9 +430,19 @@ impl Worker {
         let is_done = is_sent && !self.links.iter().any(waits);
         if is_late || is_done || is_stuck || is_hopeless || signal::count(Signal::Stop) > 0 {
             self.runs = false;
+            self.live.has_ended.store(true, Ordering::Relaxed);
             let length = now.since(self.start);
+            let cpu = self.cpu.zip(Cpu::of_this_thread()).map(|(before, after)| after.since(before));
+            self.shared.record.cpus.extend(cpu.map(|cpu| cpu.over(length)));
             self.shared.record.elapsed = if is_late { self.job.length.unwrap_or(length) } else { length };
         }
+    }
+
+    /// The requests of this worker that were due before a time, from the next one on.
+    fn unsent_left(&self, over: Instant) -> u64 {
+        let until = over.since(self.start).as_secs_f64();
+        let left = self.job.schedule.as_ref().map_or(0, |schedule| schedule.left(until));
+        left.min(self.job.requests - self.shared.record.requests - self.shared.record.unsent)
     }
 
     /// Waits for the responses that are under way. What is unfinished then has at least its age as its latency.
@@ -433,6 +472,13 @@ impl Worker {
         while let Some(due) = self.due.filter(|due| *due < over && self.end.is_none_or(|end| *due < end))
             && self.shared.record.requests + self.shared.record.unsent < self.job.requests
         {
+            if self.shared.record.unsent == MOST_UNSENT {
+                // The others were due later, so they have waited for less time.
+                let (left, half) = (self.unsent_left(over), over.since(due) / 2);
+                self.shared.record.unsent += left;
+                note_many(&mut self.shared.record.intended, half, left);
+                break;
+            }
             self.shared.record.unsent += 1;
             note(&mut self.shared.record.intended, over.since(due));
             self.next_due();
@@ -462,7 +508,9 @@ impl Sink for Worker {
             Completion::Connected { token, socket } => self.connected(token as usize, socket, queue),
             Completion::ConnectFailed { token, error } => {
                 let index = token as usize;
-                let is_local = error.kind() == io::ErrorKind::AddrNotAvailable;
+                // EMFILE, ENFILE and ENOBUFS: this machine has no descriptor or memory left.
+                let is_short = matches!(error.raw_os_error(), Some(24 | 23 | 105));
+                let is_local = is_short || error.kind() == io::ErrorKind::AddrNotAvailable;
                 let fault = if is_local { Fault::LocalPorts } else { Fault::Connect };
                 // With a connection for each request, this request is lost.
                 self.links[index].pending = None;

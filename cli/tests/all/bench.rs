@@ -121,7 +121,19 @@ fn each_misbehaviour_has_its_class() {
         let report = report(&[&["-n", "1", "-c", "1", url], *options].concat());
         assert_eq!(number(&report, &format!("/errors/{class}/count")), 1, "{report:#}");
         assert_eq!(number(&report, "/responses"), 0, "{class}");
+        // The slowest requests are not missing in the latencies.
+        let late = u64::from(*class == "timeout");
+        assert_eq!(number(&report, "/latency_from_intended_us/count"), late, "{class}");
     }
+}
+
+/// A response that ends with the connection leaves the requests behind it without one.
+#[test]
+fn pipelined_requests_behind_the_end_of_a_connection_are_errors() {
+    let url = server(|stream| _ = answer(&stream, b"HTTP/1.1 200 OK\r\n\r\nbody"));
+    let report = report(&["-n", "8", "-c", "1", "--pipeline", "8", &url]);
+    assert_eq!(number(&report, "/statuses/200"), 1, "{report:#}");
+    assert_eq!(number(&report, "/errors/closed without a response/count"), 7, "{report:#}");
 }
 
 #[test]
@@ -163,7 +175,8 @@ fn mistakes_in_options_are_told() {
         (&["-X", "GE T", url], "cannot be sent"),
         (&["--pid", "4000000000", url], "--pid"),
         (&["--ca", "/no/such/file", "https://127.0.0.1:9/"], "/no/such/file"),
-        (&["-c", "0", url], "at least 1"),
+        (&["-c", "0", url], "from 1 to"),
+        (&["-d", "0", url], "more than 0"),
         (&["http://192.0.2.1:9/"], "--yes"),
         (&["--rate", "5k", "http://192.0.2.1:9/"], "5000 requests a second to http://192.0.2.1:9/"),
     ] {
@@ -250,7 +263,7 @@ fn a_machine_without_local_ports_says_so() {
     };
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(3), "{text}");
-    assert!(text.contains("no local port left"), "{text}");
+    assert!(text.contains("no local port or descriptor left"), "{text}");
 }
 
 #[test]
@@ -283,7 +296,8 @@ fn two_servers_are_compared_in_turn() {
     let options = ["-n", "2000", "-c", "4", "--rounds", "3", "--pid-a", &pid_a, "--pid-b", &pid_b];
     let output = bench(&[&["compare"], &options[..], &[&a, &b]].concat());
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{errors}");
+    // 3: on a busy machine, the generator may have been the limit of a run.
+    assert!([Some(0), Some(3)].contains(&output.status.code()), "{errors}");
     assert!(text.contains("3 rounds of A, B, B, A") && text.contains("  B over A  "), "{text}");
     assert!(text.contains("responses a second: A ") && text.contains("p99 from the intended time: A "), "{text}");
 
