@@ -1,7 +1,8 @@
 //! `highwire bench compare`: which of two servers is faster, and by how much.
 //!
 //! A round runs A, B, B, A, so that what changes slowly on the machine hits both alike. The two runs of A in a round show the
-//! noise. A difference is one whose interval of confidence does not contain 1.
+//! noise. A difference is one whose interval of confidence does not contain 1 and does
+//! not touch that of the noise.
 
 use super::report::Report;
 use super::statistics::{interval, median};
@@ -153,19 +154,21 @@ impl Compare {
                 text,
                 "  B over A  {:.3} ({low:.3} to {high:.3}): {}",
                 median(found),
-                judge(low, high, is_better)
+                judge((low, high), (noise_low, noise_high), is_better)
             );
         }
         text
     }
 }
 
-/// Says what the interval of a ratio shows.
-fn judge(low: f64, high: f64, is_better: bool) -> &'static str {
-    match (low > 1.0, high < 1.0) {
-        (true, _) if is_better => "B is better",
-        (_, true) if !is_better => "B is better",
+/// Says what the interval of the ratio of B over A shows. A difference counts if the interval is on one side of 1, and outside of
+/// that of A over A.
+fn judge((low, high): (f64, f64), (noise_low, noise_high): (f64, f64), is_better: bool) -> &'static str {
+    let (is_more, is_less) = (low > noise_high.max(1.0), high < noise_low.min(1.0));
+    match (is_more, is_less) {
+        (false, false) if low > 1.0 || high < 1.0 => "no difference beyond the noise of A",
         (false, false) => "no difference shown",
+        _ if is_more == is_better => "B is better",
         _ => "A is better",
     }
 }
@@ -176,15 +179,18 @@ mod tests {
 
     #[test]
     fn an_interval_that_contains_1_shows_nothing() {
+        let noise = (0.97, 1.05);
         for (low, high, is_better, expected) in [
             (0.9, 1.1, true, "no difference shown"),
             (1.0, 1.2, true, "no difference shown"),
+            (1.02, 1.2, true, "no difference beyond the noise of A"),
+            (0.9, 0.98, true, "no difference beyond the noise of A"),
             (1.1, 1.2, true, "B is better"),
             (1.1, 1.2, false, "A is better"),
             (0.7, 0.9, true, "A is better"),
             (0.7, 0.9, false, "B is better"),
         ] {
-            assert_eq!(judge(low, high, is_better), expected, "{low} to {high}");
+            assert_eq!(judge((low, high), noise, is_better), expected, "{low} to {high}");
         }
     }
 }

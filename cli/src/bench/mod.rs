@@ -95,7 +95,7 @@ pub enum Loop {
 /// Without --rate, the loop is closed: each connection sends its next request when it has the response. This shows the
 /// capacity. With --rate or --stages it is open: requests have intended times, whether the server keeps up or not.
 ///
-/// Exit status: 0 for a run, 1 without a server or a response, 2 for wrong options, 3 if the generator was the limit, 4 if a condition of
+/// Exit status: 0 for a run, 1 without a server or an expected response, 2 for wrong options, 3 if the generator was the limit, 4 if a condition of
 /// --assert does not hold (3 comes first).
 #[derive(Clone, Debug, clap::Args)]
 #[command(verbatim_doc_comment, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -307,8 +307,8 @@ impl Bench {
             .filter_map(|assertion| assertion.broken_by(&report))
             .collect();
         broken.iter().for_each(|line| eprintln!("highwire bench: --assert: {line}"));
-        if report.record.statuses.is_empty() {
-            eprintln!("highwire bench: there was no response");
+        if report.record.responses + report.record.late == 0 {
+            eprintln!("highwire bench: no response had an expected status (see --expect-status)");
             ExitCode::FAILURE
         } else if report.verdict.limit == Limit::Generator {
             ExitCode::from(GENERATOR_WAS_THE_LIMIT)
@@ -577,7 +577,7 @@ impl Load {
     ) -> (Option<(Process, Process)>, f64) {
         let look = || server.pid.and_then(Process::read);
         let (mut begun, mut told, mut responses) = (std::time::Instant::now(), Duration::ZERO, 0);
-        let (mut before, mut after) = (None, None);
+        let (mut before, mut after) = (look(), None);
         let mut seconds = 0.0;
         while threads.iter().any(|thread| !thread.is_finished()) {
             thread::park_timeout(LOOK);
@@ -606,7 +606,7 @@ impl Load {
         if seconds == 0.0 {
             (after, seconds) = (look(), begun.elapsed().as_secs_f64());
         }
-        (before.or_else(look).zip(after), seconds)
+        (before.zip(after), seconds)
     }
 }
 

@@ -137,6 +137,11 @@ impl Report {
         seconds * 1e6 / answered.max(1) as f64
     }
 
+    fn cost(&self, seconds: f64) -> String {
+        let is_measured = self.record.responses + self.record.late > 0;
+        if is_measured { format!("{:.2} µs", self.for_each(seconds)) } else { "-".to_owned() }
+    }
+
     /// The value of a measure, for assertions. Times are in seconds.
     pub fn measure(&self, measure: Measure) -> f64 {
         let record = &self.record;
@@ -201,15 +206,15 @@ impl Report {
         if !self.watched.workers.is_empty() {
             let cpu = self.watched.cpu();
             let used = cpu / self.watched.seconds.max(1e-9);
-            let _ = writeln!(text, "generator  {used:.2} CPUs, {:.2} µs a response", self.for_each(cpu));
+            let _ = writeln!(text, "generator  {used:.2} CPUs, {} a response", self.cost(cpu));
         }
         if let (Some(cpu), Some((before, after))) = (self.watched.server_cpu(), self.watched.server) {
             let used = cpu / self.watched.seconds.max(1e-9);
             let switches = after.switches.saturating_sub(before.switches);
             let _ = writeln!(
                 text,
-                "server     {used:.2} CPUs, {:.2} µs a response, {} resident, {} context switches",
-                self.for_each(cpu),
+                "server     {used:.2} CPUs, {} a response, {} resident, {} context switches",
+                self.cost(cpu),
                 bytes(after.resident as f64),
                 grouped(switches)
             );

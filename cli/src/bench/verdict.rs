@@ -19,6 +19,9 @@ const MOST_LAG: Duration = Duration::from_millis(1);
 /// The share of segments that are sent again from which on the network is the limit.
 const LOSSY: f64 = 0.005;
 
+/// A server and a generator on one machine that use this share of its CPUs hold each other up.
+const FULL: f64 = 0.9;
+
 /// A server that uses less than this many CPUs was hardly asked.
 const IDLE: f64 = 0.5;
 
@@ -94,7 +97,7 @@ pub fn judge(record: &Record, watched: &Watched, planned: Option<u64>, is_local:
         return verdict(Limit::Network, format!("{again} of {sent} segments were sent again"));
     }
     if busiest >= BUSY {
-        return verdict(Limit::Generator, format!("a worker was busy {percent:.0} % of the time"));
+        return verdict(Limit::Generator, format!("its busiest thread was busy {percent:.0} % of the time"));
     }
     let opening = Duration::from_micros(record.connects.value_at_quantile(0.1));
     let median = Duration::from_micros(record.sent.value_at_quantile(0.5));
@@ -106,11 +109,19 @@ pub fn judge(record: &Record, watched: &Watched, planned: Option<u64>, is_local:
         let text = format!("a response takes {median:?}, and the opening of a connection {opening:?} already");
         return verdict(Limit::Network, text);
     }
+    let room = format!("the generator had room, because its busiest thread was busy {percent:.0} % of the time");
     let cpu = watched.server_cpu().map(|cpu| cpu / watched.seconds.max(1e-9));
-    let used = cpu.map_or(String::new(), |cpu| format!("; the server used {cpu:.2} CPUs"));
-    // A server that waits for its own requests, or too few connections: more of them would tell.
-    let idle = if cpu.is_some_and(|cpu| cpu < IDLE) { ", so more connections may bring more" } else { "" };
-    verdict(Limit::Server, format!("the busiest worker was busy {percent:.0} % of the time{used}{idle}"))
+    let Some(cpu) = cpu else { return verdict(Limit::Server, room) };
+    let all = std::thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64);
+    let ours = watched.cpu() / watched.seconds.max(1e-9);
+    let note = if is_local && cpu + ours > all * FULL {
+        "; together they used up this machine, so give each CPUs of its own (taskset), or use another machine"
+    } else if cpu < IDLE {
+        ", so it waited for something else, or more connections would bring more"
+    } else {
+        ""
+    };
+    verdict(Limit::Server, format!("{room}; the server used {cpu:.2} CPUs{note}"))
 }
 
 impl Verdict {
