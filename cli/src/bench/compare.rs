@@ -4,10 +4,11 @@
 //! noise. A difference is one whose interval of confidence does not contain 1 and does
 //! not touch that of the noise.
 
+use super::Problem;
+use super::load::Load;
 use super::report::Report;
 use super::statistics::{interval, median};
 use super::verdict::Limit;
-use super::{Load, Problem};
 use highwire_io::signal::{self, Signal};
 use std::cell::Cell;
 use std::fmt::Write as _;

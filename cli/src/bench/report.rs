@@ -137,7 +137,7 @@ impl Report {
         seconds * 1e6 / answered.max(1) as f64
     }
 
-    fn cost(&self, seconds: f64) -> String {
+    pub(super) fn cost(&self, seconds: f64) -> String {
         let is_measured = self.record.responses + self.record.late > 0;
         if is_measured { format!("{:.2} µs", self.for_each(seconds)) } else { "-".to_owned() }
     }

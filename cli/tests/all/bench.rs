@@ -311,6 +311,23 @@ fn two_servers_are_compared_in_turn() {
 }
 
 #[test]
+fn the_highest_rate_is_found_for_which_conditions_hold() {
+    let demo = Demo::start("readiness", &["--listen", "127.0.0.1:0"]).expect("a server");
+    let url = demo.url("/hello");
+    let run = |condition: &str| bench(&["--find", condition, "-d", "200ms", "-c", "2", &url]);
+    // This holds at every rate, so the highest is the capacity, which is tried first.
+    let output = run("max<1h");
+    let (text, lines) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!([Some(0), Some(3)].contains(&output.status.code()), "{lines}");
+    assert!(text.contains("highest rate with max<1h: ") && lines.contains("the capacity"), "{text} {lines}");
+    let output = run("max<2us");
+    let lines = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{lines}");
+    assert!(lines.contains("no rate holds") && lines.contains("max<2us does not hold"), "{lines}");
+    assert_eq!(run("speed>1").status.code(), Some(2));
+}
+
+#[test]
 fn what_was_measured_is_reported_after_ctrl_c_and_in_each_format() {
     let demo = Demo::start("readiness", &["--listen", "127.0.0.1:0"]).expect("a server");
     let mut command = Command::new(HIGHWIRE);
@@ -331,6 +348,11 @@ fn what_was_measured_is_reported_after_ctrl_c_and_in_each_format() {
     let hgrm = bench(&["-n", "10", "-c", "1", "--format", "hgrm", &url]);
     let hgrm = String::from_utf8_lossy(&hgrm.stdout).into_owned();
     assert!(hgrm.contains("Total count    =           10]"), "{hgrm}");
+
+    let page = bench(&["-n", "10", "-c", "1", "--format", "html", "-H", "x: <b>", &format!("{url}?a=<script>")]);
+    let page = String::from_utf8_lossy(&page.stdout).into_owned();
+    assert!(page.contains("<polyline class=\"one\"") && page.contains("status 200"), "{page}");
+    assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("href="), "the page loads something");
 
     let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/bench.schema.json");
     let schema: Value = serde_json::from_str(&std::fs::read_to_string(schema).expect("the schema")).expect("JSON");
