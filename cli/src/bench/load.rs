@@ -2,6 +2,7 @@
 
 use super::exchange::Shared;
 use super::gate::Gate;
+use super::live::{DRAW, Snapshots, View};
 use super::plan::{self, Arrival, Rate, Schedule, Stage};
 use super::record::Record;
 use super::report::{self, Report, Setup};
@@ -149,7 +150,11 @@ pub(super) struct Load {
     #[arg(long, value_enum, default_value_t)]
     engine: Loop,
 
-    /// No lines of progress.
+    /// Lines of progress in place of the live view.
+    #[arg(long)]
+    plain: bool,
+
+    /// No progress.
     #[arg(short, long)]
     pub(super) quiet: bool,
 
@@ -256,12 +261,15 @@ impl Load {
         let length = self.length(plan.as_ref().map(|(stages, _)| &stages[..]));
         let depth = if self.close { 1 } else { if self.http == Http::Two { self.streams } else { self.pipeline } };
         let gate = Gate::new(threads);
+        let shows = !self.quiet && !self.plain && std::io::stdout().is_terminal();
         let counter = || AtomicU64::new(0);
         let live = Arc::new(Live {
             responses: counter(),
             errors: counter(),
             connected: AtomicUsize::new(0),
             begun: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            snapshots: shows.then(|| Snapshots::new(threads)),
             has_ended: AtomicBool::new(false),
             gate,
         });
@@ -269,6 +277,7 @@ impl Load {
         let share = |all: usize, worker: usize| all / threads + usize::from(worker < all % threads);
         let workers = (0..threads).map(|worker| {
             let job = Job {
+                number: worker,
                 http: self.http,
                 connections: share(self.connections, worker),
                 depth,
@@ -392,7 +401,7 @@ impl Load {
             .collect::<Result<_, _>>()
             .map_err(|error| Problem::Failed(format!("a thread cannot be started: {error}")))?;
         let (mut record, mut watched) = (Record::default(), Watched::default());
-        (watched.server, watched.seconds) = self.tell_progress(live, &threads, server);
+        (watched.server, watched.seconds) = self.tell_progress(live, &threads, server, &setup);
         for thread in threads {
             let ran = thread.join().unwrap_or_else(|_| Err("a worker has panicked; this is a bug".into()));
             let (measured, engine) = ran.map_err(Problem::Failed)?;
@@ -419,13 +428,19 @@ impl Load {
         live: &Live,
         threads: &[thread::JoinHandle<T>],
         server: &Observed,
+        setup: &Setup,
     ) -> (Option<(Process, Process)>, f64) {
+        let mut view = live.snapshots.as_ref().and_then(|_| View::open(setup, server.length, server.pid));
         let look = || server.pid.and_then(Process::read);
         let (mut begun, mut told, mut responses) = (std::time::Instant::now(), Duration::ZERO, 0);
         let (mut before, mut after) = (look(), None);
         let mut seconds = 0.0;
         while threads.iter().any(|thread| !thread.is_finished()) {
-            thread::park_timeout(LOOK);
+            match &view {
+                None => thread::park_timeout(LOOK),
+                Some(view) if view.asks_for_end(LOOK) => live.stop.store(true, Ordering::Relaxed),
+                Some(_) => {}
+            }
             if !live.begun.load(Ordering::Relaxed) {
                 (begun, before) = (std::time::Instant::now(), look());
                 continue;
@@ -434,6 +449,13 @@ impl Load {
             if live.has_ended.load(Ordering::Relaxed) {
                 if seconds == 0.0 {
                     (after, seconds) = (look(), elapsed.as_secs_f64());
+                }
+                continue;
+            }
+            if let (Some(view), Some(snapshots)) = (&mut view, &live.snapshots) {
+                if elapsed >= told + DRAW {
+                    told = elapsed;
+                    view.draw(snapshots, elapsed);
                 }
                 continue;
             }

@@ -11,6 +11,7 @@ mod find;
 mod gate;
 pub mod html;
 mod links;
+mod live;
 mod load;
 mod options;
 pub mod plan;

@@ -2,6 +2,7 @@
 
 use super::exchange::{Exchange, Shared, Times};
 use super::gate::{Arrival, Gate};
+use super::live::{DRAW, Snapshot, Snapshots};
 use super::plan::Schedule;
 use super::record::{Fault, Record, note, note_many};
 use super::target::Http;
@@ -39,6 +40,8 @@ pub(super) const OPENING: usize = 128;
 /// What a worker does.
 #[derive(Debug)]
 pub(super) struct Job {
+    /// The number of this worker.
+    pub(super) number: usize,
     pub(super) http: Http,
     pub(super) connections: usize,
     /// The most requests of a connection without a response.
@@ -66,6 +69,10 @@ pub(super) struct Live {
     pub(super) begun: AtomicBool,
     /// Workers begin together, when their connections are open.
     pub(super) gate: Gate,
+    /// True if the run shall end early.
+    pub(super) stop: AtomicBool,
+    /// What the live view shows, if there is one.
+    pub(super) snapshots: Option<Snapshots>,
     /// True when the first worker has ended.
     pub(super) has_ended: AtomicBool,
 }
@@ -190,7 +197,7 @@ impl Worker {
             self.attempts = (0..self.links.len()).map(|link| (self.shared.now, link as u32)).collect();
             let patience = self.shared.now + self.job.timeout;
             while self.shared.now < patience
-                && signal::count(Signal::Stop) == 0
+                && !self.is_stopped()
                 && self.links.iter().any(|link| link.state != State::Open && link.failures == 0)
             {
                 self.connect_some(&mut queue);
@@ -206,7 +213,7 @@ impl Worker {
         }
         driver.turn(Some(Instant::default()), &mut queue, &mut self)?;
         self.begin_run(&mut queue);
-        let mut tick = self.start;
+        let (mut tick, mut publication) = (self.start, self.start);
         while self.runs {
             driver.turn(Some(self.wake_time(tick)), &mut queue, &mut self)?;
             self.send_due(&mut queue);
@@ -215,6 +222,10 @@ impl Worker {
                 tick = self.shared.now + TICK;
                 self.look_for_late(&mut queue);
                 self.tell();
+                if tick >= publication {
+                    publication = tick + DRAW;
+                    self.publish();
+                }
             }
             self.look_for_end();
         }
@@ -405,6 +416,19 @@ impl Worker {
         }
     }
 
+    fn is_stopped(&self) -> bool {
+        self.live.stop.load(Ordering::Relaxed) || signal::count(Signal::Stop) > 0
+    }
+
+    /// Publishes what has been measured, for the live view.
+    fn publish(&mut self) {
+        if let Some(snapshots) = &self.live.snapshots {
+            self.shared.note_equal();
+            let cpu = self.cpu.zip(Cpu::of_this_thread()).map(|(before, now)| now.since(before));
+            snapshots.put(self.job.number, Snapshot::of(&self.shared.record, cpu));
+        }
+    }
+
     fn tell(&mut self) {
         let (responses, errors) = (self.shared.record.responses, self.shared.record.errors());
         self.live.responses.fetch_add(responses - self.told.0, Ordering::Relaxed);
@@ -428,7 +452,7 @@ impl Worker {
             && !self.shared.record.has_responses()
             && self.links.iter().all(|link| link.failures > 0);
         let is_done = is_sent && !self.links.iter().any(waits);
-        if is_late || is_done || is_stuck || is_hopeless || signal::count(Signal::Stop) > 0 {
+        if is_late || is_done || is_stuck || is_hopeless || self.is_stopped() {
             self.runs = false;
             self.live.has_ended.store(true, Ordering::Relaxed);
             let length = now.since(self.start);

@@ -310,6 +310,24 @@ fn two_servers_are_compared_in_turn() {
     assert_eq!(bench(&[]).status.code(), Some(2));
 }
 
+/// `script` of util-linux gives the command a terminal.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_terminal_shows_a_live_view_and_then_the_report() {
+    let demo = Demo::start("readiness", &["--listen", "127.0.0.1:0"]).expect("a server");
+    for (option, is_live) in [("", true), ("--plain", false), ("--quiet", false)] {
+        let command =
+            format!("stty cols 110 rows 30; {HIGHWIRE} bench -d 1500ms --rate 100 {option} {}", demo.url("/hello"));
+        let output = Command::new("script").args(["-qec", &command, "/dev/null"]).env("TERM", "xterm").output();
+        let Ok(output) = output else { return println!("not run: there is no `script`") };
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!([Some(0), Some(3)].contains(&output.status.code()), "{text}");
+        // The view takes the alternate screen.
+        assert_eq!(text.contains("\x1b[?1049h") && text.contains("responses"), is_live, "{option}: {text}");
+        assert!(text.contains("status     200: 150"), "{option}: {text}");
+    }
+}
+
 #[test]
 fn the_highest_rate_is_found_for_which_conditions_hold() {
     let demo = Demo::start("readiness", &["--listen", "127.0.0.1:0"]).expect("a server");
