@@ -52,7 +52,7 @@ pub(super) enum Loop {
 pub(super) struct Load {
     /// The number of connections.
     #[arg(short, long, value_name = "N", default_value_t = 64, value_parser = options::at_least_one)]
-    connections: usize,
+    pub(super) connections: usize,
 
     /// The length of the run, such as 10s or 1m. [default: 10s, unless --requests or --stages]
     #[arg(short, long, value_name = "TIME", value_parser = plan::duration)]

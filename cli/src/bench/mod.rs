@@ -6,6 +6,7 @@
 
 pub mod assertion;
 pub mod compare;
+pub mod concurrency;
 mod exchange;
 mod find;
 mod gate;
@@ -101,6 +102,7 @@ pub struct Bench {
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Action {
     Compare(Box<compare::Compare>),
+    Concurrency(Box<concurrency::Concurrency>),
 }
 
 /// Why there is no report.
@@ -129,6 +131,7 @@ impl Bench {
     pub fn run(&self) -> ExitCode {
         let url = match (&self.action, &self.url) {
             (Some(Action::Compare(compare)), _) => return compare.run(),
+            (Some(Action::Concurrency(concurrency)), _) => return concurrency.run(),
             (None, url) => url.as_deref().unwrap_or_default(),
         };
         for text in &self.assertions {

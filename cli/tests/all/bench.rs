@@ -310,6 +310,37 @@ fn two_servers_are_compared_in_turn() {
     assert_eq!(bench(&[]).status.code(), Some(2));
 }
 
+#[test]
+fn the_concurrency_of_a_server_with_places_for_some_is_found() {
+    // A response takes 20 ms, and three are made at the same time.
+    let places = std::sync::Arc::new((std::sync::Mutex::new(3), std::sync::Condvar::new()));
+    let url = server(move |stream| {
+        let places = places.clone();
+        std::thread::spawn(move || {
+            let (free, freed) = &*places;
+            while answer(&stream, b"") {
+                let mut left = freed.wait_while(free.lock().expect("no panic"), |left| *left == 0).expect("no panic");
+                *left -= 1;
+                drop(left);
+                wait(Duration::from_millis(20));
+                *free.lock().expect("no panic") += 1;
+                freed.notify_one();
+                let _ = (&stream).write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            }
+        });
+    });
+    let output = bench(&["concurrency", "-n", "24", "--factor", "1.5", &url]);
+    let (text, lines) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    // On a busy machine a response may take longer, so the number is not checked: only that there is one, and its way.
+    assert!(
+        output.status.success() && text.contains("connections have at most 1.5 times the latency of one"),
+        "{lines}"
+    );
+    assert!(lines.contains("     1 connections") && lines.contains("     2 connections"), "{lines}");
+    assert_eq!(bench(&["concurrency", "--factor", "1", &url]).status.code(), Some(2));
+    assert_eq!(bench(&["concurrency", "--rate", "5", &url]).status.code(), Some(2));
+}
+
 /// `script` of util-linux gives the command a terminal.
 #[test]
 #[cfg(target_os = "linux")]
