@@ -32,18 +32,17 @@ struct Command {
 enum Action {
     #[command(flatten)]
     Serving(Serving),
-    /// Send requests to a server, and measure it.
     Bench(Box<Bench>),
 }
 
 #[derive(Subcommand)]
 enum Serving {
-    /// Serve a demo page and sample routes, to try out and to benchmark.
     Demo(Demo),
-    /// Serve the files of a folder, and pass requests on to other servers.
     Serve(Serve),
 }
 
+/// Serve a demo page and sample routes, to try out and to benchmark.
+///
 /// Examples:
 ///   highwire demo
 ///   highwire demo --listen 0.0.0.0:80 --listen '[::]:80'
@@ -62,6 +61,8 @@ struct Demo {
     running: Running,
 }
 
+/// Serve the files of a folder, and pass requests on to other servers.
+///
 /// Examples:
 ///   highwire serve
 ///   highwire serve public --listen 0.0.0.0:80 --precompressed

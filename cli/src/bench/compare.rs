@@ -16,7 +16,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Compares two servers in rounds of A, B, B, A.
+/// Compare two servers in rounds of A, B, B, A.
 ///
 /// The ratios are those of B over A in each round, as the median of all rounds with an interval of 95 %. The first ratio, A over
 /// A, shows the noise of the machine: a difference that is not larger means nothing. Each run lasts 2 seconds unless --duration

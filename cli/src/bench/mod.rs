@@ -53,6 +53,8 @@ pub enum Format {
     Html,
 }
 
+/// Send requests to a server, and measure it.
+///
 /// Examples:
 ///   highwire bench http://127.0.0.1:8080/hello
 ///   highwire bench -c 128 -d 30s --pid $(pidof server) http://127.0.0.1:8080/

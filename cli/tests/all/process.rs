@@ -30,6 +30,16 @@ fn highwire(arguments: &[&str]) -> Command {
     command
 }
 
+/// A regression test: `--help` left the examples out.
+#[test]
+fn help_shows_examples() {
+    for command in ["demo", "serve", "bench"] {
+        let output = highwire(&[command, "--help"]).output().expect("a process");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains(&format!("Examples:\n  highwire {command}")), "{text}");
+    }
+}
+
 #[test]
 fn mistakes_are_told() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
