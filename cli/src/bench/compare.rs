@@ -46,6 +46,12 @@ pub struct Compare {
     load: Load,
 }
 
+/// For each figure, two lists: of A over A and of B over A, or of A and of B.
+type Ratios = [(Vec<f64>, Vec<f64>); 3];
+
+/// The fewest rounds from which an interval is made.
+const FEWEST: usize = 5;
+
 /// The length of a run.
 const LENGTH: Duration = Duration::from_secs(2);
 
@@ -74,14 +80,24 @@ impl Compare {
 
     /// Returns the report, and true if the generator was the limit of a run.
     fn compare(&self) -> Result<(String, bool), Problem> {
+        if self.load.has_fixed_address() {
+            return Err(Problem::Options(
+                "compare needs two servers, so --connect-to and --unix cannot be used".into(),
+            ));
+        }
         let mut load = self.load.clone();
         load.quiet = true;
-        if load.duration.is_none() && load.requests.is_none() && load.stages.is_none() {
+        if load.duration.is_none()
+            && load.requests.is_none()
+            && load.stages.is_none()
+            && load.rate.is_none_or(|rate| rate.length.is_none())
+        {
             load.duration = Some(LENGTH);
         }
         let (most_errors, held) = (Cell::new(0.0_f64), Cell::new(0_u32));
         let run = |url: &str, pid| {
             let report = load.measure(url, pid)?;
+            super::find::check_interrupted()?;
             if report.record.responses == 0 {
                 return Err(Problem::Failed(format!("{url}: no expected response")));
             }
@@ -96,17 +112,20 @@ impl Compare {
         a()?;
         b()?;
         // The ratios by figure: A over A, and B over A.
-        let mut ratios: [(Vec<f64>, Vec<f64>); 3] = Default::default();
-        let mut values: [(Vec<f64>, Vec<f64>); 3] = Default::default();
+        let mut ratios: Ratios = Default::default();
+        let mut values: Ratios = Default::default();
         for round in 1..=self.rounds {
             let stopped = || signal::count(Signal::Stop) > 0;
             let mut runs = [[None; 3]; 4];
             for (place, run) in [&a as &dyn Fn() -> Result<_, Problem>, &b, &b, &a].into_iter().enumerate() {
-                runs[place] = if stopped() { break } else { run()? };
-            }
-            if stopped() {
-                // The round was cut short, so it says nothing.
-                break;
+                match run() {
+                    Ok(figures) => runs[place] = figures,
+                    // A round that is cut short says nothing, but those before it do.
+                    Err(_) if stopped() && round > 1 => {
+                        return Ok(self.finish(&ratios, &values, most_errors.get(), held.get()));
+                    }
+                    Err(problem) => return Err(problem),
+                }
             }
             let [first, second, third, fourth] = runs;
             for figure in 0..FIGURES.len() {
@@ -124,18 +143,22 @@ impl Compare {
                 eprintln!("round {round} of {}", self.rounds);
             }
         }
-        let mut text = self.text(&ratios, &values);
-        if most_errors.get() > 0.0 {
-            let _ = writeln!(text, "\nup to {:.3} % of the requests of a run failed", most_errors.get() * 100.0);
-        }
-        if held.get() > 0 {
-            let _ =
-                writeln!(text, "\nthe generator was the limit in {} runs, so a difference may be hidden", held.get());
-        }
-        Ok((text, held.get() > 0))
+        Ok(self.finish(&ratios, &values, most_errors.get(), held.get()))
     }
 
-    fn text(&self, ratios: &[(Vec<f64>, Vec<f64>); 3], values: &[(Vec<f64>, Vec<f64>); 3]) -> String {
+    /// Returns the report, and true if the generator was the limit of a run.
+    fn finish(&self, ratios: &Ratios, values: &Ratios, most_errors: f64, held: u32) -> (String, bool) {
+        let mut text = self.text(ratios, values);
+        if most_errors > 0.0 {
+            let _ = writeln!(text, "\nup to {:.3} % of the requests of a run failed", most_errors * 100.0);
+        }
+        if held > 0 {
+            let _ = writeln!(text, "\nthe generator was the limit in {held} runs, so a difference may be hidden");
+        }
+        (text, held > 0)
+    }
+
+    fn text(&self, ratios: &Ratios, values: &Ratios) -> String {
         let mut random = fastrand::Rng::with_seed(1);
         let mut text = format!("A {}\nB {}\n{} rounds of A, B, B, A\n", self.a, self.b, ratios[0].0.len());
         for (figure, (name, is_better)) in FIGURES.into_iter().enumerate() {
@@ -151,12 +174,12 @@ impl Compare {
             let ((noise_low, noise_high), (low, high)) = (interval(noise, &mut random), interval(found, &mut random));
             let _ = writeln!(text, "\n{name}: A {}, B {}", shown(median(of_a)), shown(median(of_b)));
             let _ = writeln!(text, "  A over A  {:.3} ({noise_low:.3} to {noise_high:.3})", median(noise));
-            let _ = writeln!(
-                text,
-                "  B over A  {:.3} ({low:.3} to {high:.3}): {}",
-                median(found),
+            let said = if found.len() < FEWEST {
+                "too few rounds to tell"
+            } else {
                 judge((low, high), (noise_low, noise_high), is_better)
-            );
+            };
+            let _ = writeln!(text, "  B over A  {:.3} ({low:.3} to {high:.3}): {said}", median(found));
         }
         text
     }

@@ -4,8 +4,9 @@ use super::Problem;
 use super::load::Load;
 use super::report::grouped;
 use super::statistics::median;
+use super::verdict::Limit;
 use super::watch::time;
-use highwire_io::signal::{self, Signal};
+use std::cell::Cell;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -26,6 +27,10 @@ pub struct Concurrency {
 
     #[command(flatten)]
     load: Load,
+
+    /// True if the generator was the limit of a run.
+    #[arg(skip)]
+    is_held: Cell<bool>,
 }
 
 /// The length of a run, the runs of a number of connections, and the most connections.
@@ -39,6 +44,10 @@ impl Concurrency {
         match self.find() {
             Ok(text) => {
                 println!("{text}");
+                if self.is_held.get() {
+                    eprintln!("highwire bench: the generator was the limit of a run, so the server may serve more");
+                    return ExitCode::from(super::GENERATOR_WAS_THE_LIMIT);
+                }
                 ExitCode::SUCCESS
             }
             Err(problem) => problem.exit(),
@@ -49,21 +58,32 @@ impl Concurrency {
     fn latency(&self, connections: usize) -> Result<f64, Problem> {
         let mut load = self.load.clone();
         (load.connections, load.quiet) = (connections, true);
+        // All connections must have requests.
+        load.requests = load.requests.map(|requests| requests.max(4 * connections));
         if load.requests.is_none() {
             load.duration = Some(load.duration.unwrap_or(LENGTH));
         }
         let (mut latencies, mut rates) = (Vec::new(), Vec::new());
         for _ in 0..RUNS {
             let report = load.measure(&self.url, None)?;
+            super::find::check_interrupted()?;
             if report.record.responses == 0 {
                 return Err(Problem::Failed(format!("{}: no expected response", self.url)));
             }
+            // Connections that fail leave the others more room, so their latency says nothing.
+            if report.record.errors() > 0 {
+                latencies.push(f64::INFINITY);
+                continue;
+            }
+            self.is_held.set(self.is_held.get() || report.verdict.limit == Limit::Generator);
             latencies.push(report.record.sent.mean() / 1e6);
             rates.push(report.record.rate());
         }
         let (latency, rate) = (median(&latencies), median(&rates));
         if !self.load.quiet {
-            let (latency, rate) = (time(Duration::from_secs_f64(latency)), grouped(rate as u64));
+            let latency =
+                if latency.is_finite() { time(Duration::from_secs_f64(latency)) } else { "errors".to_owned() };
+            let rate = grouped(rate as u64);
             eprintln!("{connections:>6} connections  {latency:>10}  {rate:>12} a second");
         }
         Ok(latency)
@@ -77,12 +97,11 @@ impl Concurrency {
             return Err(Problem::Options("a concurrency is that of a closed loop, without --rate and --stages".into()));
         }
         let base = self.latency(1)?;
-        let stopped = || signal::count(Signal::Stop) > 0;
         let (mut low, mut high) = (1, 2);
-        while high <= MOST && !stopped() && self.latency(high)? <= base * self.factor {
+        while high <= MOST && self.latency(high)? <= base * self.factor {
             (low, high) = (high, high * 2);
         }
-        while high - low > 1 && !stopped() {
+        while high <= MOST && high - low > 1 {
             let middle = low + (high - low) / 2;
             if self.latency(middle)? <= base * self.factor { low = middle } else { high = middle }
         }

@@ -31,12 +31,18 @@ pub(super) struct Found {
     pub(super) is_held: bool,
 }
 
+/// Returns an error if Ctrl-C has cut the last run short, so that it says nothing.
+pub(super) fn check_interrupted() -> Result<(), Problem> {
+    if signal::count(Signal::Stop) > 0 { Err(Problem::Failed("interrupted".into())) } else { Ok(()) }
+}
+
 /// Searches for the highest rate.
 pub(super) fn find(load: &Load, url: &str, pid: Option<u32>, conditions: &[Assertion]) -> Result<Found, Problem> {
     let mut load = load.clone();
     load.duration = Some(load.duration.unwrap_or(LENGTH));
     let tells = !std::mem::replace(&mut load.quiet, true);
     let capacity = load.measure(url, pid)?;
+    check_interrupted()?;
     let (mut low, mut high) = (0.0, capacity.record.rate());
     let mut found = Found { best: None, lines: Vec::new(), is_held: capacity.verdict.limit == Limit::Generator };
     let tell = |found: &mut Found, line: String| {
@@ -51,11 +57,12 @@ pub(super) fn find(load: &Load, url: &str, pid: Option<u32>, conditions: &[Asser
     }
     let mut next = high;
     for _ in 0..MOST_RATES {
-        if signal::count(Signal::Stop) > 0 {
-            break;
-        }
         load.rate = Some(Rate { from: next, to: next, length: None });
-        let (report, broken) = decide(&load, url, pid, conditions)?;
+        let (report, broken) = match decide(&load, url, pid, conditions) {
+            // What was found before is reported.
+            Err(_) if signal::count(Signal::Stop) > 0 && found.best.is_some() => break,
+            decided => decided?,
+        };
         found.is_held |= report.verdict.limit == Limit::Generator;
         let rate = grouped(next.round() as u64);
         tell(&mut found, format!("{rate:>12} a second: {}", broken.as_deref().unwrap_or("holds")));
@@ -82,10 +89,11 @@ fn decide(
     let (mut held, mut broke) = (0, 0);
     loop {
         let report = load.measure(url, pid)?;
+        check_interrupted()?;
         let broken = conditions.iter().find_map(|condition| condition.broken_by(&report));
         let count = if broken.is_none() { &mut held } else { &mut broke };
         *count += 1;
-        if *count == 2 || signal::count(Signal::Stop) > 0 {
+        if *count == 2 {
             return Ok((report, broken));
         }
     }

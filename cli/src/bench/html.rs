@@ -106,7 +106,9 @@ fn latencies(record: &Record, page: &mut String) {
         "<div class=\"wide\"><table><tr><th></th><th>from the intended time</th><th>from the actual send</th></tr>\n",
     );
     let mut row = |name: &str, of: &dyn Fn(&Histogram<u64>) -> u64| {
-        let (intended, sent) = (shown(of(&record.intended)), shown(of(&record.sent)));
+        let value =
+            |histogram: &Histogram<u64>| if histogram.is_empty() { "-".to_owned() } else { shown(of(histogram)) };
+        let (intended, sent) = (value(&record.intended), value(&record.sent));
         let _ = writeln!(page, "<tr><td>{name}</td><td>{intended}</td><td>{sent}</td></tr>");
     };
     row("mean", &|histogram| histogram.mean() as u64);
@@ -133,7 +135,9 @@ fn counts(record: &Record, page: &mut String) {
 
 /// Draws both histograms: the share of the requests by its nines, and the latency on a logarithmic scale.
 fn plot(record: &Record, page: &mut String) {
-    let histograms = [(&record.intended, "one"), (&record.sent, "two")];
+    let histograms =
+        [(&record.intended, "one"), (&record.sent, "two")].into_iter().filter(|(histogram, _)| !histogram.is_empty());
+    let histograms: Vec<_> = histograms.collect();
     let lowest = histograms.iter().map(|(histogram, _)| histogram.min()).min().unwrap_or(1).max(1) as f64;
     let highest = histograms.iter().map(|(histogram, _)| histogram.max()).max().unwrap_or(1) as f64;
     // Whole powers of ten.

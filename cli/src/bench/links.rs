@@ -3,20 +3,19 @@
 use super::exchange::{Broken, Exchange, Times};
 use super::record::{Fault, note};
 use super::target::Http;
-use super::worker::{NOWHERE, OPENING, State, Worker};
+use super::worker::{NOWHERE, State, Worker};
 use highwire_engine::tls::{Progress, Session};
 use highwire_io::{Instant, Op, Queue, SocketId};
 use std::time::Duration;
 
 /// The wait before another attempt to connect, after the first failure and at most.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
-const MOST_WAIT: Duration = Duration::from_secs(1);
+pub(super) const MOST_WAIT: Duration = Duration::from_secs(1);
 
 impl Worker {
     /// Begins the attempts to connect whose time has come.
     pub(super) fn connect_some(&mut self, queue: &mut Queue) {
-        // Requests that wait for their connections are copied when these are open, so large ones wait in small groups.
-        let most = OPENING.min((64 << 20) / self.shared.request.len().max(1)).max(1);
+        let most = self.most_opening();
         while self.opening < most
             && let Some((at, index)) = self.attempts.front().copied()
             && at <= self.shared.now
@@ -124,7 +123,8 @@ impl Worker {
         let pending = link.pending.take();
         let waiting = link.exchange.waiting() as u64 + u64::from(pending.is_some());
         let mut late = waiting;
-        if fault == Fault::Timeout || (fault == Fault::Connect && pending.is_some()) {
+        if fault == Fault::Timeout || (fault == Fault::Connect && pending.is_some() && now.since(link.since) >= timeout)
+        {
             // Without them, the slowest requests would be missing in the latencies.
             let oldest = now.nanoseconds.saturating_sub(timeout.as_nanos() as u64);
             late = link.exchange.unanswered().filter(|times| times.sent.nanoseconds < oldest).count() as u64;

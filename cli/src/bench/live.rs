@@ -28,16 +28,19 @@ pub(super) struct Snapshot {
     pub(super) responses: u64,
     pub(super) errors: Vec<(&'static str, u64)>,
     pub(super) cpu: Option<Cpu>,
+    /// The time of the snapshot, from the start of the run.
+    pub(super) at: Duration,
 }
 
 impl Snapshot {
-    pub(super) fn of(record: &Record, cpu: Option<Cpu>) -> Snapshot {
+    pub(super) fn of(record: &Record, cpu: Option<Cpu>, at: Duration) -> Snapshot {
         Snapshot {
             intended: record.intended.clone(),
             sent: record.sent.clone(),
             responses: record.responses + record.late,
             errors: record.faults.iter().map(|(fault, (count, _))| (fault.name(), *count)).collect(),
             cpu,
+            at,
         }
     }
 }
@@ -67,6 +70,7 @@ impl Snapshots {
             };
             all.intended.add(&snapshot.intended).expect("the same bounds");
             all.sent.add(&snapshot.sent).expect("the same bounds");
+            all.at = all.at.max(snapshot.at);
             all.responses += snapshot.responses;
             for (name, count) in snapshot.errors {
                 match all.errors.iter_mut().find(|(known, _)| *known == name) {
@@ -100,13 +104,25 @@ impl View {
             " {} {} · {} · {} connections · {loop_} ",
             setup.method, setup.url, setup.protocol, setup.connections
         );
-        let terminal = ratatui::try_init().ok()?;
+        let Ok(terminal) = ratatui::try_init() else {
+            ratatui::restore();
+            return None;
+        };
         Some(View { terminal, length, title, pid, rates: VecDeque::new(), before: None })
     }
 
     /// Returns true if a key asks for the end: q, Escape or Ctrl-C. Waits for a key a moment.
     pub(super) fn asks_for_end(&self, wait: Duration) -> bool {
-        while event::poll(wait).unwrap_or(false) {
+        loop {
+            match event::poll(wait) {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(_) => {
+                    // The terminal is gone.
+                    std::thread::park_timeout(wait);
+                    return false;
+                }
+            }
             if let Ok(Event::Key(key)) = event::read()
                 && key.kind == KeyEventKind::Press
             {
@@ -116,20 +132,24 @@ impl View {
                 }
             }
         }
-        false
     }
 
     /// Draws what has been measured until `elapsed`.
     pub(super) fn draw(&mut self, snapshots: &Snapshots, elapsed: Duration) {
         let Some(now) = snapshots.sum() else { return };
+        if self.before.as_ref().is_some_and(|(before, ..)| before.at == now.at) {
+            // No worker has published anything since.
+            return;
+        }
         let server = self.pid.and_then(Process::read);
         let (mut last, mut last_sent, mut lines) = (now.intended.clone(), now.sent.clone(), Vec::new());
         if let Some((before, server_before, at)) = &self.before {
             // Workers publish at slightly different times, so a worker's values never shrink.
             let _ = last.subtract(&before.intended);
             let _ = last_sent.subtract(&before.sent);
-            let seconds = (elapsed - *at).as_secs_f64().max(1e-3);
-            self.rates.push_back(((now.responses - before.responses) as f64 / seconds) as u64);
+            let seconds = (now.at.saturating_sub(before.at)).as_secs_f64().max(1e-3);
+            let server_seconds = (elapsed - *at).as_secs_f64().max(1e-3);
+            self.rates.push_back((now.responses.saturating_sub(before.responses) as f64 / seconds) as u64);
             if self.rates.len() > REMEMBERED {
                 self.rates.pop_front();
             }
@@ -138,7 +158,10 @@ impl View {
             }
             if let (Some(server), Some(earlier)) = (server, server_before) {
                 let resident = server.resident as f64 / 1e6;
-                lines.push(format!("server     {:.2} CPUs, {resident:.1} MB", (server.cpu - earlier.cpu) / seconds));
+                lines.push(format!(
+                    "server     {:.2} CPUs, {resident:.1} MB",
+                    (server.cpu - earlier.cpu) / server_seconds
+                ));
             }
         }
         let errors: u64 = now.errors.iter().map(|(_, count)| count).sum();

@@ -171,6 +171,11 @@ struct Observed {
 }
 
 impl Load {
+    /// Returns true if the connections do not go to the URL's host.
+    pub(super) fn has_fixed_address(&self) -> bool {
+        self.connect_to.is_some() || self.unix.is_some()
+    }
+
     fn target(&self, url: &str) -> Result<Target, Problem> {
         let body = match (&self.body, &self.body_file) {
             (Some(text), _) => Bytes::from(text.clone()),
@@ -204,7 +209,11 @@ impl Load {
             return Ok(Some((stages, text)));
         }
         let Some(rate) = self.rate else { return Ok(None) };
-        let length = rate.length.or(self.duration).unwrap_or(LENGTH).as_secs_f64();
+        // A number of requests needs its time, with some for the last ones.
+        let mean = f64::midpoint(rate.from, rate.to);
+        let of_requests = self.requests.map(|requests| (requests as f64 / mean + 1.0).min(7.0 * 86_400.0));
+        let length = rate.length.or(self.duration).map(|length| length.as_secs_f64());
+        let length = length.or(of_requests).unwrap_or(LENGTH.as_secs_f64());
         let shown =
             if rate.from == rate.to { format!("{}", rate.from) } else { format!("{} to {}", rate.from, rate.to) };
         let stages = vec![Stage { from: rate.from, to: rate.to, seconds: length }];
@@ -270,7 +279,7 @@ impl Load {
             begun: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             snapshots: shows.then(|| Snapshots::new(threads)),
-            has_ended: AtomicBool::new(false),
+            ended: AtomicUsize::new(0),
             gate,
         });
         let seed = fastrand::u64(..);
@@ -446,7 +455,7 @@ impl Load {
                 continue;
             }
             let elapsed = begun.elapsed();
-            if live.has_ended.load(Ordering::Relaxed) {
+            if live.ended.load(Ordering::Relaxed) == threads.len() {
                 if seconds == 0.0 {
                     (after, seconds) = (look(), elapsed.as_secs_f64());
                 }

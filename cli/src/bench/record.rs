@@ -166,6 +166,12 @@ impl Record {
         self.faults.iter().filter(|(fault, _)| **fault != Fault::Unfinished).map(|(_, (count, _))| count).sum()
     }
 
+    /// The errors of requests that were sent, without those of connections.
+    pub fn lost_requests(&self) -> u64 {
+        let of_connections = [Fault::Connect, Fault::LocalPorts, Fault::Tls];
+        self.faults.iter().filter(|(fault, _)| !of_connections.contains(fault)).map(|(_, (count, _))| count).sum()
+    }
+
     /// Expected responses a second.
     pub fn rate(&self) -> f64 {
         self.responses as f64 / self.elapsed.as_secs_f64().max(1e-9)

@@ -2,6 +2,7 @@
 
 use super::exchange::{Exchange, Shared, Times};
 use super::gate::{Arrival, Gate};
+use super::links::MOST_WAIT;
 use super::live::{DRAW, Snapshot, Snapshots};
 use super::plan::Schedule;
 use super::record::{Fault, Record, note, note_many};
@@ -35,7 +36,7 @@ const MOST_UNSENT: u64 = 5_000_000;
 const SHARED_BYTES: usize = 16 * 1024;
 
 /// The most connections that a worker opens at a time, which fits into the backlog of most servers.
-pub(super) const OPENING: usize = 128;
+const OPENING: usize = 128;
 
 /// What a worker does.
 #[derive(Debug)]
@@ -73,8 +74,8 @@ pub(super) struct Live {
     pub(super) stop: AtomicBool,
     /// What the live view shows, if there is one.
     pub(super) snapshots: Option<Snapshots>,
-    /// True when the first worker has ended.
-    pub(super) has_ended: AtomicBool,
+    /// The workers that have ended.
+    pub(super) ended: AtomicUsize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,7 +224,7 @@ impl Worker {
                 self.look_for_late(&mut queue);
                 self.tell();
                 if tick >= publication {
-                    publication = tick + DRAW;
+                    publication = tick + DRAW / 2;
                     self.publish();
                 }
             }
@@ -248,17 +249,24 @@ impl Worker {
     }
 
     fn wake_time(&self, tick: Instant) -> Instant {
-        if self.job.schedule.is_none() && !self.ready.is_empty() {
+        let has_ready = !self.ready.is_empty() && self.wants_request();
+        if self.job.schedule.is_none() && has_ready {
             return self.shared.now;
         }
-        let retry = self.attempts.front().filter(|_| self.opening < OPENING).map(|(at, _)| *at);
-        let due = self.due.filter(|_| !self.ready.is_empty());
+        let retry = self.attempts.front().filter(|_| self.opening < self.most_opening()).map(|(at, _)| *at);
+        let due = self.due.filter(|_| has_ready);
         [Some(tick), self.end, retry, due].into_iter().flatten().min().unwrap_or(tick)
     }
 
     fn next_due(&mut self) {
         let next = self.job.schedule.as_mut().and_then(Schedule::next_time);
         self.due = next.map(|seconds| self.start + Duration::from_secs_f64(seconds));
+    }
+
+    /// The most connections that are opened at a time. Requests that wait for their connections are copied when these are open, so
+    /// large ones wait in small groups.
+    pub(super) fn most_opening(&self) -> usize {
+        OPENING.min((64 << 20) / self.shared.request.len().max(1)).max(1)
     }
 
     /// True if another request may be sent, as far as the plan is concerned.
@@ -425,7 +433,8 @@ impl Worker {
         if let Some(snapshots) = &self.live.snapshots {
             self.shared.note_equal();
             let cpu = self.cpu.zip(Cpu::of_this_thread()).map(|(before, now)| now.since(before));
-            snapshots.put(self.job.number, Snapshot::of(&self.shared.record, cpu));
+            let at = self.shared.now.since(self.start);
+            snapshots.put(self.job.number, Snapshot::of(&self.shared.record, cpu, at));
         }
     }
 
@@ -443,18 +452,18 @@ impl Worker {
             || (self.job.schedule.is_some() && self.due.is_none() && self.end.is_none());
         let waits = |link: &Link| link.pending.is_some() || link.exchange.waiting() > 0;
         // A run of a number of requests must not wait for ever for a server that is gone.
-        let answers = self.shared.answers + self.shared.record.errors();
+        let answers = self.shared.answers + self.shared.record.lost_requests();
         if answers != self.answered.1 {
             self.answered = (now, answers);
         }
-        let is_stuck = self.end.is_none() && now.since(self.answered.0) > self.job.timeout + TICK;
+        let is_stuck = self.end.is_none() && now.since(self.answered.0) > self.job.timeout + MOST_WAIT + TICK;
         let is_hopeless = now.since(self.start) > HOPE
             && !self.shared.record.has_responses()
             && self.links.iter().all(|link| link.failures > 0);
         let is_done = is_sent && !self.links.iter().any(waits);
         if is_late || is_done || is_stuck || is_hopeless || self.is_stopped() {
             self.runs = false;
-            self.live.has_ended.store(true, Ordering::Relaxed);
+            self.live.ended.fetch_add(1, Ordering::Relaxed);
             let length = now.since(self.start);
             let cpu = self.cpu.zip(Cpu::of_this_thread()).map(|(before, after)| after.since(before));
             self.shared.record.cpus.extend(cpu.map(|cpu| cpu.over(length)));
@@ -498,7 +507,8 @@ impl Worker {
         {
             if self.shared.record.unsent == MOST_UNSENT {
                 // The others were due later, so they have waited for less time.
-                let (left, half) = (self.unsent_left(over), over.since(due) / 2);
+                let (left, half) =
+                    (self.unsent_left(self.end.map_or(over, |end| end.min(over))) + 1, over.since(due) / 2);
                 self.shared.record.unsent += left;
                 note_many(&mut self.shared.record.intended, half, left);
                 break;
