@@ -333,11 +333,10 @@ fn the_concurrency_of_a_server_with_places_for_some_is_found() {
     });
     let output = bench(&["concurrency", "-n", "24", "--factor", "1.5", &url]);
     let (text, lines) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // On a busy machine a response may take longer, so the number is not checked: only that there is one, and its way.
-    assert!(
-        output.status.success() && text.contains("connections have at most 1.5 times the latency of one"),
-        "{lines}"
-    );
+    // On a busy machine a response may take longer, and the generator may be held (3), so neither is checked: only that there is a
+    // number, and its way.
+    assert!([Some(0), Some(3)].contains(&output.status.code()), "{lines}");
+    assert!(text.contains("connections have at most 1.5 times the latency of one"), "{lines}");
     assert!(lines.contains("     1 connections") && lines.contains("     2 connections"), "{lines}");
     assert_eq!(bench(&["concurrency", "--factor", "1", &url]).status.code(), Some(2));
     assert_eq!(bench(&["concurrency", "--rate", "5", &url]).status.code(), Some(2));
