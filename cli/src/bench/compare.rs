@@ -60,7 +60,7 @@ const FIGURES: [(&str, bool); 3] =
     [("responses a second", true), ("p99 from the intended time", false), ("server CPU a response", false)];
 
 fn figures(report: &Report) -> [Option<f64>; 3] {
-    let answered = (report.record.responses + report.record.late) as f64;
+    let answered = report.record.answered() as f64;
     let p99 = report.record.intended.value_at_quantile(0.99) as f64;
     let cpu = report.watched.server_cpu().map(|cpu| cpu / answered);
     [Some(report.record.rate()), Some(p99), cpu]
@@ -96,11 +96,7 @@ impl Compare {
         }
         let (most_errors, held) = (Cell::new(0.0_f64), Cell::new(0_u32));
         let run = |url: &str, pid| {
-            let report = load.measure(url, pid)?;
-            super::find::check_interrupted()?;
-            if report.record.responses == 0 {
-                return Err(Problem::Failed(format!("{url}: no expected response")));
-            }
+            let report = load.measure_answered(url, pid)?;
             let errors = report.measure(super::assertion::Measure::Errors);
             most_errors.set(most_errors.get().max(errors));
             if report.verdict.limit == Limit::Generator {

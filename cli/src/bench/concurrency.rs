@@ -65,11 +65,7 @@ impl Concurrency {
         }
         let (mut latencies, mut rates) = (Vec::new(), Vec::new());
         for _ in 0..RUNS {
-            let report = load.measure(&self.url, None)?;
-            super::find::check_interrupted()?;
-            if report.record.responses == 0 {
-                return Err(Problem::Failed(format!("{}: no expected response", self.url)));
-            }
+            let report = load.measure_answered(&self.url, None)?;
             // Connections that fail leave the others more room, so their latency says nothing.
             if report.record.errors() > 0 {
                 latencies.push(f64::INFINITY);
@@ -97,6 +93,9 @@ impl Concurrency {
             return Err(Problem::Options("a concurrency is that of a closed loop, without --rate and --stages".into()));
         }
         let base = self.latency(1)?;
+        if !base.is_finite() {
+            return Err(Problem::Failed(format!("{}: requests fail with one connection already", self.url)));
+        }
         let (mut low, mut high) = (1, 2);
         while high <= MOST && self.latency(high)? <= base * self.factor {
             (low, high) = (high, high * 2);

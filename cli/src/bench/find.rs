@@ -25,15 +25,10 @@ const MOST_RATES: usize = 16;
 pub(super) struct Found {
     /// The report of the highest rate that holds; `None` if none does.
     pub(super) best: Option<Report>,
-    /// A line for each rate that was tried.
-    pub(super) lines: Vec<String>,
+    /// The line of the last rate that was tried.
+    pub(super) last: String,
     /// True if the generator was the limit of a run, so that the server may be able to do more.
     pub(super) is_held: bool,
-}
-
-/// Returns an error if Ctrl-C has cut the last run short, so that it says nothing.
-pub(super) fn check_interrupted() -> Result<(), Problem> {
-    if signal::count(Signal::Stop) > 0 { Err(Problem::Failed("interrupted".into())) } else { Ok(()) }
 }
 
 /// Searches for the highest rate.
@@ -41,15 +36,14 @@ pub(super) fn find(load: &Load, url: &str, pid: Option<u32>, conditions: &[Asser
     let mut load = load.clone();
     load.duration = Some(load.duration.unwrap_or(LENGTH));
     let tells = !std::mem::replace(&mut load.quiet, true);
-    let capacity = load.measure(url, pid)?;
-    check_interrupted()?;
+    let capacity = load.measure_whole(url, pid)?;
     let (mut low, mut high) = (0.0, capacity.record.rate());
-    let mut found = Found { best: None, lines: Vec::new(), is_held: capacity.verdict.limit == Limit::Generator };
+    let mut found = Found { best: None, last: String::new(), is_held: capacity.verdict.limit == Limit::Generator };
     let tell = |found: &mut Found, line: String| {
         if tells {
             eprintln!("{line}");
         }
-        found.lines.push(line);
+        found.last = line;
     };
     tell(&mut found, format!("{:>12} a second: the capacity (closed loop)", grouped(high.round() as u64)));
     if high < 1.0 {
@@ -88,8 +82,7 @@ fn decide(
 ) -> Result<(Report, Option<String>), Problem> {
     let (mut held, mut broke) = (0, 0);
     loop {
-        let report = load.measure(url, pid)?;
-        check_interrupted()?;
+        let report = load.measure_whole(url, pid)?;
         let broken = conditions.iter().find_map(|condition| condition.broken_by(&report));
         let count = if broken.is_none() { &mut held } else { &mut broke };
         *count += 1;

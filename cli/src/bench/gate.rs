@@ -9,7 +9,7 @@ pub(super) struct Gate {
     opens: Condvar,
 }
 
-/// A worker's place at the gate. Dropping it gives up, so that a worker that fails holds nobody.
+/// A worker's place at the gate. When the worker fails and drops its place, the gate no longer waits for this worker.
 #[derive(Debug)]
 pub(super) struct Arrival<'a>(Option<&'a Gate>);
 
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_that_gives_up_holds_nobody() {
+    fn the_gate_does_not_wait_for_a_worker_that_gives_up() {
         let gate = Gate::new(3);
         std::thread::scope(|scope| {
             let waiting = [(); 2].map(|()| scope.spawn(|| gate.place().wait()));

@@ -1,10 +1,9 @@
 //! The report as one HTML page, which loads nothing and has no script.
 
 use super::record::Record;
-use super::report::{QUANTILES, Report, grouped};
+use super::report::{Report, grouped, latencies};
 use super::verdict::Limit;
 use super::watch::time;
-use hdrhistogram::Histogram;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -94,28 +93,20 @@ pub fn page(report: &Report) -> String {
         page.push_str("<p>No response had an expected status.</p>\n");
     } else {
         plot(record, &mut page);
-        latencies(record, &mut page);
+        table(record, &mut page);
     }
     counts(record, &mut page);
     page.push_str("</main>\n");
     page
 }
 
-fn latencies(record: &Record, page: &mut String) {
+fn table(record: &Record, page: &mut String) {
     page.push_str(
         "<div class=\"wide\"><table><tr><th></th><th>from the intended time</th><th>from the actual send</th></tr>\n",
     );
-    let mut row = |name: &str, of: &dyn Fn(&Histogram<u64>) -> u64| {
-        let value =
-            |histogram: &Histogram<u64>| if histogram.is_empty() { "-".to_owned() } else { shown(of(histogram)) };
-        let (intended, sent) = (value(&record.intended), value(&record.sent));
+    for (name, [intended, sent]) in latencies([&record.intended, &record.sent]) {
         let _ = writeln!(page, "<tr><td>{name}</td><td>{intended}</td><td>{sent}</td></tr>");
-    };
-    row("mean", &|histogram| histogram.mean() as u64);
-    for (name, at) in QUANTILES {
-        row(name, &|histogram| histogram.value_at_quantile(at));
     }
-    row("max", &Histogram::max);
     page.push_str("</table></div>\n");
 }
 

@@ -1,8 +1,8 @@
 //! The live view of a run on a terminal: the rate, latencies of the last moment and of the whole run, errors, and CPU.
 
 use super::record::Record;
-use super::report::{QUANTILES, Setup, grouped};
-use super::watch::{Cpu, Process, time};
+use super::report::{QUANTILES, Setup, grouped, latencies};
+use super::watch::Process;
 use hdrhistogram::Histogram;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -20,69 +20,27 @@ pub(super) const DRAW: Duration = Duration::from_millis(250);
 /// The draws whose rates are remembered for the plot.
 const REMEMBERED: usize = 400;
 
-/// What a worker has measured so far.
-#[derive(Clone, Debug)]
-pub(super) struct Snapshot {
-    pub(super) intended: Histogram<u64>,
-    pub(super) sent: Histogram<u64>,
-    pub(super) responses: u64,
-    pub(super) errors: Vec<(&'static str, u64)>,
-    pub(super) cpu: Option<Cpu>,
-    /// The time of the snapshot, from the start of the run.
-    pub(super) at: Duration,
-}
-
-impl Snapshot {
-    pub(super) fn of(record: &Record, cpu: Option<Cpu>, at: Duration) -> Snapshot {
-        Snapshot {
-            intended: record.intended.clone(),
-            sent: record.sent.clone(),
-            responses: record.responses + record.late,
-            errors: record.faults.iter().map(|(fault, (count, _))| (fault.name(), *count)).collect(),
-            cpu,
-            at,
-        }
-    }
-}
-
-/// The last snapshot of each worker.
+/// What each worker has measured so far.
 #[derive(Debug)]
-pub(super) struct Snapshots(Vec<Mutex<Option<Snapshot>>>);
+pub(super) struct Snapshots(Vec<Mutex<Option<Record>>>);
 
 impl Snapshots {
     pub(super) fn new(workers: usize) -> Snapshots {
         Snapshots((0..workers).map(|_| Mutex::new(None)).collect())
     }
 
-    /// Publishes a worker's snapshot.
-    pub(super) fn put(&self, worker: usize, snapshot: Snapshot) {
-        *self.0[worker].lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot);
+    /// Publishes what a worker has measured.
+    pub(super) fn put(&self, worker: usize, record: Record) {
+        *self.0[worker].lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
     }
 
-    /// Returns all workers' snapshots as one.
-    fn sum(&self) -> Option<Snapshot> {
-        let mut sum: Option<Snapshot> = None;
-        for snapshot in &self.0 {
-            let Some(snapshot) = snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone() else { continue };
-            let Some(all) = &mut sum else {
-                sum = Some(snapshot);
-                continue;
-            };
-            all.intended.add(&snapshot.intended).expect("the same bounds");
-            all.sent.add(&snapshot.sent).expect("the same bounds");
-            all.at = all.at.max(snapshot.at);
-            all.responses += snapshot.responses;
-            for (name, count) in snapshot.errors {
-                match all.errors.iter_mut().find(|(known, _)| *known == name) {
-                    Some((_, sum)) => *sum += count,
-                    None => all.errors.push((name, count)),
-                }
-            }
-            if let (Some(ours), Some(theirs)) = (&mut all.cpu, snapshot.cpu) {
-                ours.used += theirs.used;
-            }
-        }
-        sum
+    /// Returns what all workers have measured; `None` if none has published anything.
+    fn sum(&self) -> Option<Record> {
+        let records = self.0.iter().filter_map(|record| record.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        records.reduce(|mut sum, record| {
+            sum.merge(&record);
+            sum
+        })
     }
 }
 
@@ -93,7 +51,7 @@ pub(super) struct View {
     title: String,
     pid: Option<u32>,
     rates: VecDeque<u64>,
-    before: Option<(Snapshot, Option<Process>, Duration)>,
+    before: Option<(Record, Option<Process>, Duration)>,
 }
 
 impl View {
@@ -137,7 +95,7 @@ impl View {
     /// Draws what has been measured until `elapsed`.
     pub(super) fn draw(&mut self, snapshots: &Snapshots, elapsed: Duration) {
         let Some(now) = snapshots.sum() else { return };
-        if self.before.as_ref().is_some_and(|(before, ..)| before.at == now.at) {
+        if self.before.as_ref().is_some_and(|(before, ..)| before.elapsed == now.elapsed) {
             // No worker has published anything since.
             return;
         }
@@ -147,14 +105,15 @@ impl View {
             // Workers publish at slightly different times, so a worker's values never shrink.
             let _ = last.subtract(&before.intended);
             let _ = last_sent.subtract(&before.sent);
-            let seconds = (now.at.saturating_sub(before.at)).as_secs_f64().max(1e-3);
+            let seconds = now.elapsed.saturating_sub(before.elapsed).as_secs_f64().max(1e-3);
             let server_seconds = (elapsed - *at).as_secs_f64().max(1e-3);
-            self.rates.push_back((now.responses.saturating_sub(before.responses) as f64 / seconds) as u64);
+            self.rates.push_back((now.answered().saturating_sub(before.answered()) as f64 / seconds) as u64);
             if self.rates.len() > REMEMBERED {
                 self.rates.pop_front();
             }
-            if let (Some(cpu), Some(earlier)) = (now.cpu, before.cpu) {
-                lines.push(format!("generator  {:.2} CPUs", (cpu.used - earlier.used) / seconds));
+            let used = |record: &Record| record.cpus.iter().map(|cpu| cpu.used).sum::<f64>();
+            if !now.cpus.is_empty() {
+                lines.push(format!("generator  {:.2} CPUs", (used(&now) - used(before)) / seconds));
             }
             if let (Some(server), Some(earlier)) = (server, server_before) {
                 let resident = server.resident as f64 / 1e6;
@@ -164,10 +123,9 @@ impl View {
                 ));
             }
         }
-        let errors: u64 = now.errors.iter().map(|(_, count)| count).sum();
-        lines.push(format!("responses  {}", grouped(now.responses)));
-        lines.push(format!("errors     {}", grouped(errors)));
-        lines.extend(now.errors.iter().map(|(name, count)| format!("  {name}: {}", grouped(*count))));
+        lines.push(format!("responses  {}", grouped(now.answered())));
+        lines.push(format!("errors     {}", grouped(now.all_errors())));
+        lines.extend(now.faults.iter().map(|(fault, (count, _))| format!("  {}: {}", fault.name(), grouped(*count))));
         let rates = self.rates.make_contiguous();
         let (title, length) = (&self.title, self.length);
         // A terminal that is gone is no reason to end the run.
@@ -207,15 +165,9 @@ fn draw(
     let shown = &rates[rates.len().saturating_sub(width)..];
     frame.render_widget(Sparkline::default().block(plot).data(shown).style(Style::new().fg(Color::Cyan)), middle);
     let [left, right] = Layout::horizontal([Constraint::Length(58), Constraint::Min(20)]).areas(bottom);
-    let value = |histogram: &Histogram<u64>, of: &dyn Fn(&Histogram<u64>) -> u64| {
-        if histogram.is_empty() { "-".to_owned() } else { time(Duration::from_micros(of(histogram))) }
-    };
-    let row = |name: &str, of: &dyn Fn(&Histogram<u64>) -> u64| {
-        Row::new(std::iter::once(name.to_owned()).chain(histograms.map(|histogram| value(histogram, of))))
-    };
-    let mut rows: Vec<Row<'_>> =
-        QUANTILES.iter().map(|(name, at)| row(name, &|histogram| histogram.value_at_quantile(*at))).collect();
-    rows.push(row("max", &Histogram::max));
+    // The mean is left out.
+    let rows = latencies(histograms).into_iter().skip(1);
+    let rows = rows.map(|(name, values)| Row::new(std::iter::once(name.to_owned()).chain(values)));
     let header = Row::new(["", "now", "now, sent", "all", "all, sent"]).style(Style::new().bold());
     let widths = [7, 11, 11, 11, 11].map(Constraint::Length);
     let block = Block::bordered().title(" latency from intended time and from send ");

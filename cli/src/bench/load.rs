@@ -12,8 +12,7 @@ use super::worker::{Job, Live, Worker};
 use super::{Problem, options, verdict};
 use bytes::Bytes;
 use highwire_engine::tls::{ClientTls, ServerName};
-use highwire_io::signal;
-use highwire_io::wake::Notifier;
+use highwire_io::signal::{self, Signal};
 use highwire_io::{Instant, Readiness, Uring};
 use highwire_proto::{Head, Limits, Version};
 use std::io::IsTerminal;
@@ -158,7 +157,7 @@ pub(super) struct Load {
     #[arg(short, long)]
     pub(super) quiet: bool,
 
-    /// Send to another machine without a closed loop's or a low rate's restraint, also where nobody can be asked.
+    /// Load another machine with a closed loop, or with more than 1,000 requests a second, also where standard error is no terminal.
     #[arg(long)]
     yes: bool,
 }
@@ -245,6 +244,19 @@ impl Load {
         Err(Problem::Options("use --yes if that is what you want".into()))
     }
 
+    /// Runs the load as one of several runs. After Ctrl-C, this is an error, because a run that is cut short says nothing.
+    pub(super) fn measure_whole(&self, url: &str, pid: Option<u32>) -> Result<Report, Problem> {
+        let report = self.measure(url, pid)?;
+        if signal::count(Signal::Stop) > 0 { Err(Problem::Failed("interrupted".into())) } else { Ok(report) }
+    }
+
+    /// Does what [`measure_whole`](Self::measure_whole) does. A run without an expected response is an error, too.
+    pub(super) fn measure_answered(&self, url: &str, pid: Option<u32>) -> Result<Report, Problem> {
+        let report = self.measure_whole(url, pid)?;
+        let is_answered = report.record.responses > 0;
+        if is_answered { Ok(report) } else { Err(Problem::Failed(format!("{url}: no expected response"))) }
+    }
+
     /// Runs the load and returns what was measured.
     ///
     /// # Errors
@@ -268,7 +280,11 @@ impl Load {
         }
         highwire::server::raise_descriptor_limit();
         let length = self.length(plan.as_ref().map(|(stages, _)| &stages[..]));
-        let depth = if self.close { 1 } else { if self.http == Http::Two { self.streams } else { self.pipeline } };
+        let depth = match self.http {
+            _ if self.close => 1,
+            Http::Two => self.streams,
+            Http::One0 | Http::One1 => self.pipeline,
+        };
         let gate = Gate::new(threads);
         let shows = !self.quiet && !self.plain && std::io::stdout().is_terminal();
         let counter = || AtomicU64::new(0);
@@ -319,9 +335,6 @@ impl Load {
             Worker::new(job, shared, live.clone())
         });
         let workers: Vec<Worker> = workers.collect();
-        // Ctrl-C ends the run, and what was measured is reported.
-        let notifier = Notifier::new().and_then(|notifier| signal::install(notifier.clone()).map(|()| notifier));
-        notifier.map_err(|error| Problem::Failed(error.to_string()))?;
         let setup = Setup {
             url: target.url.clone(),
             method: target.method.clone(),
@@ -417,7 +430,7 @@ impl Load {
             record.merge(&measured);
             setup.engine = engine.to_owned();
         }
-        watched.workers.clone_from(&record.cpus);
+        watched.workers = std::mem::take(&mut record.cpus);
         watched.network = network.zip(Network::read()).map(|(before, after)| after.since(before));
         let has_opened =
             if self.close { !record.connects.is_empty() } else { live.connected.load(Ordering::Relaxed) > 0 };

@@ -25,6 +25,8 @@ pub mod watch;
 mod worker;
 
 use assertion::Assertion;
+use highwire_io::signal;
+use highwire_io::wake::Notifier;
 use load::Load;
 use report::Report;
 use std::io::Write;
@@ -131,16 +133,21 @@ impl Problem {
 impl Bench {
     /// Runs the command. Returns its exit status.
     pub fn run(&self) -> ExitCode {
+        // Ctrl-C ends the run, and what was measured is reported.
+        if let Err(error) = Notifier::new().and_then(signal::install) {
+            return Problem::Failed(error.to_string()).exit();
+        }
         let url = match (&self.action, &self.url) {
             (Some(Action::Compare(compare)), _) => return compare.run(),
             (Some(Action::Concurrency(concurrency)), _) => return concurrency.run(),
             (None, url) => url.as_deref().unwrap_or_default(),
         };
-        for text in &self.assertions {
-            if let Err(error) = Assertion::parse_all(text) {
-                return Problem::Options(format!("--assert: {error}")).exit();
-            }
-        }
+        let wrong = |error| Problem::Options(format!("--assert: {error}"));
+        let assertions: Result<Vec<_>, _> = self.assertions.iter().map(|text| Assertion::parse_all(text)).collect();
+        let assertions = match assertions.map_err(wrong) {
+            Ok(assertions) => assertions.concat(),
+            Err(problem) => return problem.exit(),
+        };
         let mut load = self.load.clone();
         // Only a report for people has lines before and beside it.
         load.quiet |= self.format != Format::Text;
@@ -155,15 +162,9 @@ impl Bench {
         if self.format != Format::Text && report.verdict.limit == Limit::Generator {
             eprintln!("highwire bench: {}", report.verdict.line());
         }
-        let broken: Vec<String> = self
-            .assertions
-            .iter()
-            .filter_map(|text| Assertion::parse_all(text).ok())
-            .flatten()
-            .filter_map(|assertion| assertion.broken_by(&report))
-            .collect();
+        let broken: Vec<String> = assertions.iter().filter_map(|assertion| assertion.broken_by(&report)).collect();
         broken.iter().for_each(|line| eprintln!("highwire bench: --assert: {line}"));
-        if report.record.responses + report.record.late == 0 {
+        if report.record.answered() == 0 {
             eprintln!("highwire bench: no response had an expected status (see --expect-status)");
             ExitCode::FAILURE
         } else if report.verdict.limit == Limit::Generator {
@@ -174,9 +175,7 @@ impl Bench {
             ExitCode::SUCCESS
         }
     }
-}
 
-impl Bench {
     fn print(&self, report: &Report) {
         let text = match self.format {
             Format::Text => report.text(),
@@ -194,8 +193,7 @@ impl Bench {
         let wrong = |error| Problem::Options(format!("--find: {error}"));
         let found = find::find(load, url, self.pid, &Assertion::parse_all(conditions).map_err(wrong)?)?;
         let Some(best) = &found.best else {
-            let last = found.lines.last().map_or("", |line| line.trim());
-            eprintln!("highwire bench: --find: no rate holds; the last one: {last}");
+            eprintln!("highwire bench: --find: no rate holds; the last one: {}", found.last.trim());
             return Ok(ExitCode::from(BROKEN_ASSERTION));
         };
         self.print(best);

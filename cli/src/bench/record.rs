@@ -10,8 +10,7 @@ pub const MOST_MICROSECONDS: u64 = 3_600_000_000;
 const DIGITS: u8 = 3;
 
 /// The class of an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// No connection.
     Connect,
@@ -83,7 +82,7 @@ pub struct Record {
     usual: (u16, u64),
     /// The errors by class, and an example of each.
     pub faults: BTreeMap<Fault, (u64, String)>,
-    /// Bytes received and sent, of the connections.
+    /// The bytes that were received.
     pub received_bytes: u64,
     /// The bytes that were sent.
     pub sent_bytes: u64,
@@ -136,11 +135,6 @@ impl Record {
         self.usual.1 += 1;
     }
 
-    /// Returns true if there was a whole response of any status.
-    pub fn has_responses(&self) -> bool {
-        self.usual.1 > 0 || !self.statuses.is_empty()
-    }
-
     /// Puts the counted statuses into `statuses`.
     pub fn settle_statuses(&mut self) {
         let (status, count) = std::mem::take(&mut self.usual);
@@ -154,6 +148,11 @@ impl Record {
         if count > 0 {
             self.faults.entry(fault).or_insert_with(|| (0, example())).0 += count;
         }
+    }
+
+    /// The expected responses, with those that came after the end of the run.
+    pub fn answered(&self) -> u64 {
+        self.responses + self.late
     }
 
     /// The number of errors, with the requests that the end of the run has cut short.

@@ -121,6 +121,21 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// Returns the rows of a table of latencies: the mean, the quantiles and the maximum, each with its values in the histograms. A
+/// histogram without values has `-`.
+pub(super) fn latencies<const N: usize>(histograms: [&Histogram<u64>; N]) -> Vec<(&'static str, [String; N])> {
+    let row =
+        |of: &dyn Fn(&Histogram<u64>) -> u64| {
+            histograms.map(|histogram| {
+                if histogram.is_empty() { "-".to_owned() } else { time(Duration::from_micros(of(histogram))) }
+            })
+        };
+    let mean = ("mean", row(&|histogram| histogram.mean() as u64));
+    let quantiles = QUANTILES.iter().map(|(name, at)| (*name, row(&|histogram| histogram.value_at_quantile(*at))));
+    let max = ("max", row(&Histogram::max));
+    std::iter::once(mean).chain(quantiles).chain([max]).collect()
+}
+
 fn bytes(count: f64) -> String {
     match count {
         _ if count < 1e3 => format!("{count:.0} B"),
@@ -133,13 +148,11 @@ fn bytes(count: f64) -> String {
 impl Report {
     /// Microseconds of CPU for each response.
     fn for_each(&self, seconds: f64) -> f64 {
-        let answered = self.record.responses + self.record.late;
-        seconds * 1e6 / answered.max(1) as f64
+        seconds * 1e6 / self.record.answered().max(1) as f64
     }
 
     pub(super) fn cost(&self, seconds: f64) -> String {
-        let is_measured = self.record.responses + self.record.late > 0;
-        if is_measured { format!("{:.2} µs", self.for_each(seconds)) } else { "-".to_owned() }
+        if self.record.answered() > 0 { format!("{:.2} µs", self.for_each(seconds)) } else { "-".to_owned() }
     }
 
     /// The value of a measure, for assertions. Times are in seconds.
@@ -170,17 +183,9 @@ impl Report {
             bytes(record.received_bytes as f64 / seconds)
         );
         let _ = writeln!(text, "\n{:<10} {:>20} {:>22}", "latency", "from intended time", "from actual send");
-        let mut row = |name: &str, of: &dyn Fn(&Histogram<u64>) -> u64| {
-            let [intended, sent] = [&record.intended, &record.sent].map(|histogram| {
-                if histogram.is_empty() { "-".to_owned() } else { time(Duration::from_micros(of(histogram))) }
-            });
+        for (name, [intended, sent]) in latencies([&record.intended, &record.sent]) {
             let _ = writeln!(text, "{name:<10} {intended:>20} {sent:>22}");
-        };
-        row("mean", &|histogram| histogram.mean() as u64);
-        for (name, at) in QUANTILES {
-            row(name, &|histogram| histogram.value_at_quantile(at));
         }
-        row("max", &Histogram::max);
         match &setup.rate {
             None => text.push_str("closed loop: shows capacity, not latency\n"),
             Some(rate) => {
@@ -287,9 +292,10 @@ impl Report {
     pub fn hgrm(&self) -> String {
         let histogram = &self.record.intended;
         let mut text = String::from("       Value     Percentile TotalCount 1/(1-Percentile)\n\n");
+        let mut total = 0;
         for value in histogram.iter_quantiles(5) {
             let at = value.quantile_iterated_to();
-            let total = histogram.count_between(0, value.value_iterated_to());
+            total += value.count_since_last_iteration();
             let milliseconds = value.value_iterated_to() as f64 / 1e3;
             let inverse = if at < 1.0 { format!("{:14.2}", 1.0 / (1.0 - at)) } else { format!("{:>14}", "inf") };
             let _ = writeln!(text, "{milliseconds:12.3} {at:2.12} {total:10} {inverse}");

@@ -75,7 +75,7 @@ pub fn judge(record: &Record, watched: &Watched, planned: Option<u64>, is_local:
             let text = format!("it was busy {percent:.0} % of the time, and sent up to {lag:?} too late (p99)");
             return verdict(Limit::Generator, text);
         }
-        let answered = record.responses + record.late;
+        let answered = record.answered();
         let is_sent = record.requests as f64 >= planned as f64 * REACHED;
         if is_sent && (answered as f64) < planned as f64 * REACHED {
             return verdict(Limit::Server, format!("it answered {answered} of {planned} requests as expected"));

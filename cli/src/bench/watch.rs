@@ -31,19 +31,15 @@ impl Cpu {
         Some(Cpu { used: numbers.next()? / 1e9, waited: numbers.next()? / 1e9, seconds: 0.0 })
     }
 
-    /// Returns these times with the length of the observation.
-    pub fn over(self, length: Duration) -> Cpu {
-        Cpu { seconds: length.as_secs_f64(), ..self }
-    }
-
     /// The share of the time in which the thread used a CPU or waited for one.
     pub fn busy(self) -> f64 {
         (self.used + self.waited) / self.seconds.max(1e-9)
     }
 
-    /// Returns the times since an earlier moment.
-    pub fn since(self, earlier: Cpu) -> Cpu {
-        Cpu { used: self.used - earlier.used, waited: self.waited - earlier.waited, seconds: 0.0 }
+    /// Returns the times since an earlier moment, which was so long ago.
+    pub fn since(self, earlier: Cpu, length: Duration) -> Cpu {
+        let seconds = length.as_secs_f64();
+        Cpu { used: self.used - earlier.used, waited: self.waited - earlier.waited, seconds }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::exchange::{Exchange, Shared, Times};
 use super::gate::{Arrival, Gate};
 use super::links::MOST_WAIT;
-use super::live::{DRAW, Snapshot, Snapshots};
+use super::live::{DRAW, Snapshots};
 use super::plan::Schedule;
 use super::record::{Fault, Record, note, note_many};
 use super::target::Http;
@@ -129,7 +129,6 @@ pub(super) struct Worker {
     /// The next intended time of an open loop.
     pub(super) due: Option<Instant>,
     pub(super) start: Instant,
-    pub(super) end: Option<Instant>,
     /// The CPU time of this thread at the start.
     pub(super) cpu: Option<Cpu>,
     pub(super) runs: bool,
@@ -171,7 +170,6 @@ impl Worker {
             opening: 0,
             due: None,
             start: Instant::default(),
-            end: None,
             cpu: None,
             runs: false,
             told: (0, 0),
@@ -239,8 +237,7 @@ impl Worker {
         self.cpu = Cpu::of_this_thread();
         self.answered = (self.start, 0);
         self.live.begun.store(true, Ordering::Relaxed);
-        self.end = self.job.length.map(|length| self.start + length);
-        self.shared.end = self.end;
+        self.shared.end = self.job.length.map(|length| self.start + length);
         self.runs = true;
         self.next_due();
         for link in 0..self.links.len() {
@@ -255,7 +252,7 @@ impl Worker {
         }
         let retry = self.attempts.front().filter(|_| self.opening < self.most_opening()).map(|(at, _)| *at);
         let due = self.due.filter(|_| has_ready);
-        [Some(tick), self.end, retry, due].into_iter().flatten().min().unwrap_or(tick)
+        [Some(tick), self.shared.end, retry, due].into_iter().flatten().min().unwrap_or(tick)
     }
 
     fn next_due(&mut self) {
@@ -428,13 +425,20 @@ impl Worker {
         self.live.stop.load(Ordering::Relaxed) || signal::count(Signal::Stop) > 0
     }
 
+    /// The CPU time of this thread since the start of the run, which was so long ago.
+    fn cpu_over(&self, length: Duration) -> Option<Cpu> {
+        Some(Cpu::of_this_thread()?.since(self.cpu?, length))
+    }
+
     /// Publishes what has been measured, for the live view.
     fn publish(&mut self) {
         if let Some(snapshots) = &self.live.snapshots {
             self.shared.note_equal();
-            let cpu = self.cpu.zip(Cpu::of_this_thread()).map(|(before, now)| now.since(before));
-            let at = self.shared.now.since(self.start);
-            snapshots.put(self.job.number, Snapshot::of(&self.shared.record, cpu, at));
+            let length = self.shared.now.since(self.start);
+            let mut record = self.shared.record.clone();
+            record.elapsed = length;
+            record.cpus.extend(self.cpu_over(length));
+            snapshots.put(self.job.number, record);
         }
     }
 
@@ -447,26 +451,24 @@ impl Worker {
 
     fn look_for_end(&mut self) {
         let now = self.shared.now;
-        let is_late = self.end.is_some_and(|end| now >= end);
+        let is_late = self.shared.end.is_some_and(|end| now >= end);
         let is_sent = self.shared.record.requests >= self.job.requests
-            || (self.job.schedule.is_some() && self.due.is_none() && self.end.is_none());
+            || (self.job.schedule.is_some() && self.due.is_none() && self.shared.end.is_none());
         let waits = |link: &Link| link.pending.is_some() || link.exchange.waiting() > 0;
         // A run of a number of requests must not wait for ever for a server that is gone.
         let answers = self.shared.answers + self.shared.record.lost_requests();
         if answers != self.answered.1 {
             self.answered = (now, answers);
         }
-        let is_stuck = self.end.is_none() && now.since(self.answered.0) > self.job.timeout + MOST_WAIT + TICK;
-        let is_hopeless = now.since(self.start) > HOPE
-            && !self.shared.record.has_responses()
-            && self.links.iter().all(|link| link.failures > 0);
+        let is_stuck = self.shared.end.is_none() && now.since(self.answered.0) > self.job.timeout + MOST_WAIT + TICK;
+        let is_hopeless =
+            now.since(self.start) > HOPE && self.shared.answers == 0 && self.links.iter().all(|link| link.failures > 0);
         let is_done = is_sent && !self.links.iter().any(waits);
         if is_late || is_done || is_stuck || is_hopeless || self.is_stopped() {
             self.runs = false;
             self.live.ended.fetch_add(1, Ordering::Relaxed);
             let length = now.since(self.start);
-            let cpu = self.cpu.zip(Cpu::of_this_thread()).map(|(before, after)| after.since(before));
-            self.shared.record.cpus.extend(cpu.map(|cpu| cpu.over(length)));
+            self.shared.record.cpus.extend(self.cpu_over(length));
             self.shared.record.elapsed = if is_late { self.job.length.unwrap_or(length) } else { length };
         }
     }
@@ -502,13 +504,13 @@ impl Worker {
             record.fault(Fault::Unfinished, 1, || "no connection before the end of the run".into());
             note(&mut record.intended, over.since(intended));
         }
-        while let Some(due) = self.due.filter(|due| *due < over && self.end.is_none_or(|end| *due < end))
+        while let Some(due) = self.due.filter(|due| *due < over && self.shared.end.is_none_or(|end| *due < end))
             && self.shared.record.requests + self.shared.record.unsent < self.job.requests
         {
             if self.shared.record.unsent == MOST_UNSENT {
                 // The others were due later, so they have waited for less time.
                 let (left, half) =
-                    (self.unsent_left(self.end.map_or(over, |end| end.min(over))) + 1, over.since(due) / 2);
+                    (self.unsent_left(self.shared.end.map_or(over, |end| end.min(over))) + 1, over.since(due) / 2);
                 self.shared.record.unsent += left;
                 note_many(&mut self.shared.record.intended, half, left);
                 break;

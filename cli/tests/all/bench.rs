@@ -3,7 +3,7 @@
 //! Needs a real kernel, because the command generates load with real sockets. Runs end after a number of requests, so that no
 //! figure depends on the machine's speed.
 
-use crate::demo::{Demo, HIGHWIRE};
+use crate::demo::{Demo, HIGHWIRE, signal};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -222,15 +222,10 @@ fn a_generator_that_is_held_says_so() {
     let mut command = Command::new(HIGHWIRE);
     command.args(["bench", "-d", "2s", "-c", "4", "--quiet", &demo.url("/hello")]).stdout(Stdio::piped());
     let mut child = command.spawn().expect("a process");
-    let id = child.id();
-    let signal = |name: &str| {
-        let script = format!("kill -s {name} {id}");
-        Command::new("sh").args(["-c", &script]).status().expect("a shell");
-    };
     while child.try_wait().expect("a process").is_none() {
-        signal("STOP");
+        signal(child.id(), "STOP");
         wait(Duration::from_millis(180));
-        signal("CONT");
+        signal(child.id(), "CONT");
         wait(Duration::from_millis(20));
     }
     let output = child.wait_with_output().expect("a process");
@@ -386,7 +381,7 @@ fn what_was_measured_is_reported_after_ctrl_c_and_in_each_format() {
     // The first line of progress shows that there are responses.
     let mut line = [0; 1];
     child.stderr.as_mut().expect("a pipe").read_exact(&mut line).expect("a line of progress");
-    Command::new("sh").args(["-c", &format!("kill -s INT {}", child.id())]).status().expect("a shell");
+    assert!(signal(child.id(), "INT"), "the run has ended before");
     let output = child.wait_with_output().expect("a process");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("status     200: ") && text.contains("errors     none"), "{text}");

@@ -6,7 +6,7 @@ use highwire_io::{
     Address, Completion, Driver, Instant, Listener, Op, Options, Queue, Readiness, Sink, SocketId, Uring,
 };
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 #[derive(Default)]
@@ -29,13 +29,19 @@ impl Sink for Seen {
     }
 }
 
-/// Plays a client that sends an answer and resets the connection, and then sends with the driver. If `lends` is true, the
-/// driver has a buffer for the answer.
-fn play(mut driver: impl Driver, shares: bool, lends: bool) {
+/// Lets the driver listen, and returns the address.
+fn listen(driver: &mut impl Driver) -> SocketAddr {
     let address = Address::parse("127.0.0.1:0").expect("an address");
     let listener = Listener::bind(&address, &Options::default()).expect("a port");
     let Address::Tcp(address) = listener.address().clone() else { panic!("an internet address") };
     driver.listen(listener).expect("room");
+    address
+}
+
+/// Plays a client that sends an answer and resets the connection, and then sends with the driver. If `lends` is true, the
+/// driver has a buffer for the answer.
+fn play(mut driver: impl Driver, shares: bool, lends: bool) {
+    let address = listen(&mut driver);
     let (mut queue, mut seen) = (Queue::new(), Seen::default());
     let mut client = TcpStream::connect(address).expect("a connection");
     let socket = loop {
@@ -104,10 +110,7 @@ impl Sink for Open {
 /// Counts the connections that stay open although their clients have sent a part of a request and reset them at once.
 fn reset_at_once(mut driver: impl Driver) -> usize {
     const CLIENTS: usize = 30_000;
-    let address = Address::parse("127.0.0.1:0").expect("an address");
-    let listener = Listener::bind(&address, &Options::default()).expect("a port");
-    let Address::Tcp(address) = listener.address().clone() else { panic!("an internet address") };
-    driver.listen(listener).expect("room");
+    let address = listen(&mut driver);
     let clients = std::thread::spawn(move || {
         for _ in 0..CLIENTS {
             let mut client = TcpStream::connect(address).expect("a connection");

@@ -16,6 +16,14 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(12);
 /// The path of the command that Cargo built for the tests.
 pub(crate) const HIGHWIRE: &str = env!("CARGO_BIN_EXE_highwire");
 
+/// Sends a signal to a process. Returns false if it was not sent, such as to a process that has ended.
+pub(crate) fn signal(id: u32, name: &str) -> bool {
+    // `kill` is a built-in of every shell, but not every machine has the program of that name.
+    let script = format!("kill -s {name} \"$0\"");
+    let sent = Command::new("sh").args(["-c", &script, &id.to_string()]).status();
+    sent.is_ok_and(|status| status.success())
+}
+
 /// The process, its log so far and its addresses.
 pub(crate) struct Demo {
     engine: String,
@@ -151,10 +159,7 @@ impl Demo {
     }
 
     pub(crate) fn signal(&self, name: &str) {
-        // `kill` is a built-in of every shell, but not every machine has the program of that name.
-        let script = format!("kill -s {name} \"$0\"");
-        let sent = Command::new("sh").args(["-c", &script, &self.id().to_string()]).status();
-        assert!(sent.is_ok_and(|status| status.success()), "SIG{name} was not sent");
+        assert!(signal(self.id(), name), "SIG{name} was not sent");
     }
 
     /// Returns the value after a label in `/proc/PID/status`.
